@@ -106,7 +106,7 @@ impl Cost {
             cost.handed_out += world.send_lines();
             cost.removed += world.send_removals();
         }
-        assert_eq!(world.core.totals().messages, 0, "all messages were delivered");
+        assert_eq!(world.core.view().totals().messages, 0, "all messages were delivered");
         cost
     }
 }
@@ -335,7 +335,7 @@ impl World {
         let mut batches: Vec<Vec<Selected>> = Vec::new();
         while !cursor.is_over() {
             let (found, took) =
-                timed(|| self.core.select(&selector, &mut cursor, MESSAGES_PER_ORDER));
+                timed(|| self.core.view().select(&selector, &mut cursor, MESSAGES_PER_ORDER));
             longest = longest.max(took);
             if batches.len() < 4 {
                 batches.push(found);
@@ -469,24 +469,8 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
     let name = (FIRST_NUMBER + number).to_string();
     let host = format!("host{host}.example").into_bytes().into();
     let offsets = (0..recipients).map(|n| 107 + 60 * n).collect();
-    Arrival {
-        name: SpoolName::new(HashFolder::TOP, name.as_bytes()).expect("a name"),
-        modified: START - Duration::from_millis(3),
-        created: START - Duration::from_millis(1),
-        priority: 5,
-        report_due: false,
-        delay_noted: None,
-        deliver_by: None,
-        first_undeliverable: None,
-        has_alternatives: false,
-        last_recipient: 0,
-        etrn_hosts: Vec::new(),
-        recipients,
-        failed: 0,
-        groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
-    }
+    let name = SpoolName::new(HashFolder::TOP, name.as_bytes()).expect("a name");
+    let groups = vec![Group { channel: b"smtp".as_slice().into(), host, offsets }];
+    let (modified, created) = (START - Duration::from_millis(3), START - Duration::from_millis(1));
+    Arrival::of_groups(name, modified, created, groups)
 }

@@ -88,7 +88,7 @@ impl Cost {
         while !world.pending.is_empty() {
             cost.handed_out += world.send_events();
         }
-        assert_eq!(world.core.totals().messages, 0, "all messages were delivered");
+        assert_eq!(world.core.view().totals().messages, 0, "all messages were delivered");
         cost
     }
 }

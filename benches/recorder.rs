@@ -102,7 +102,7 @@ fn deliver(core: RecordedCore, messages: u64) -> io::Result<(Duration, Duration)
         on_thread = later;
     }
     let World { mut core, now, .. } = world;
-    assert_eq!(core.query().totals().messages, 0, "all messages were delivered");
+    assert_eq!(core.query().view().totals().messages, 0, "all messages were delivered");
     assert!(!core.is_paused(), "the disk is too slow");
     core.finish(now);
     Ok((on_loop, on_thread))

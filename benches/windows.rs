@@ -66,7 +66,7 @@ fn fill(world: &mut World, messages: u64, hosts: u64) -> Duration {
 
 fn finish(world: &mut World) -> Duration {
     let mut took = Duration::ZERO;
-    while world.core.totals().messages > 0 {
+    while world.core.view().totals().messages > 0 {
         if world.pending.is_empty() {
             world.wait();
         }
@@ -114,7 +114,7 @@ impl Steps {
 fn longest(world: &mut World) -> Duration {
     let mut longest = Duration::ZERO;
     let end = world.now + Duration::from_secs(30);
-    while world.now < end && world.core.totals().messages > 0 {
+    while world.now < end && world.core.view().totals().messages > 0 {
         if world.pending.is_empty() {
             if world.core.next_wakeup().is_none_or(|wakeup| wakeup > end) {
                 break;

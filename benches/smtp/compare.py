@@ -18,79 +18,19 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+
+from processes import Sink, free_port, processor_time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(os.environ.get("PROGRAMS", SOURCE / "target/release"))
 HOSTS = 20
 SIZE = 4096
-DEADLINE = 600
-with socket.create_server(("0.0.0.0", 0)) as free:
-    PORT = free.getsockname()[1]
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class Sink:
-    """smtp-sink, which shows the number of messages that it has taken."""
-
-    def __init__(self, messages):
-        self.messages, self.taken = messages, 0
-        self.last = None
-        command = ["smtp-sink", "-c", "-u", "root", f"0.0.0.0:{PORT}", "1000"]
-        self.child = subprocess.Popen(command, stdout=subprocess.PIPE)
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-        time.sleep(0.3)
-
-    def read(self):
-        rest = b""
-        while part := os.read(self.child.stdout.fileno(), 65536):
-            counts = re.findall(rb"mesg=(\d+)", rest + part)
-            rest = part[-40:]
-            if counts:
-                self.taken = max(self.taken, int(counts[-1]))
-            if self.taken >= self.messages and self.last is None:
-                self.last = time.monotonic()
-
-    def wait(self):
-        """Waits for the last message, and returns its time."""
-        end = time.monotonic() + DEADLINE
-        while self.last is None:
-            if time.monotonic() > end or self.child.poll() is not None:
-                sys.exit(f"the sink has {self.taken} of {self.messages} messages")
-            time.sleep(0.005)
-        return self.last
-
-    def stop(self):
-        self.child.kill()
-        self.child.wait()
-        self.reader.join()
-
-
-def processor_time(top):
-    """Seconds of a process and its descendants, with those that have ended and were waited for."""
-    parents, times = {}, {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = open(f"/proc/{entry}/stat").read().rsplit(") ", 1)[1].split()
-            except OSError:
-                continue
-            parents[int(entry)] = int(fields[1])
-            times[int(entry)] = sum(int(field) for field in fields[11:15]) / TICKS
-    total = 0.0
-    for pid in times:
-        ancestor = pid
-        while ancestor not in (0, top):
-            ancestor = parents.get(ancestor, 0)
-        total += times[pid] if ancestor == top else 0
-    return total
+PORT = free_port()
 
 
 def body():
@@ -201,7 +141,7 @@ def measure(kind, folder, messages, recipients, transactions):
         site = kind(place)
         site.fill(messages, recipients)
         os.sync()
-        sink = Sink(transactions)
+        sink = Sink(PORT, transactions)
         try:
             pid = site.start()
             began = time.monotonic()

@@ -176,27 +176,8 @@ pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
         host: format!("host{place}.example").into_bytes().into(),
         offsets: vec![offset(*place)],
     });
-    Arrival {
-        name: SpoolName::new(HashFolder::TOP, (10_000_000 + number).to_string().as_bytes())
-            .expect("a number is a name"),
-        modified: at,
-        created: at,
-        priority: 5,
-        report_due: false,
-        delay_noted: None,
-        deliver_by: None,
-        first_undeliverable: None,
-        has_alternatives: false,
-        last_recipient: 0,
-        etrn_hosts: Vec::new(),
-        recipients: places.len() as u32,
-        failed: 0,
-        groups: groups.collect(),
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
-    }
+    let name = SpoolName::plain(HashFolder::TOP, 10_000_000 + number);
+    Arrival::of_groups(name, at, at, groups.collect())
 }
 
 fn place_of(host: &str) -> u64 {

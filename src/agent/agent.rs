@@ -43,15 +43,9 @@ pub fn serve(
     scope: &Scope,
     work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
 ) -> ExitCode {
-    let replies = io::stdout().lock();
-    match StopFlag::on_signals() {
-        Ok(stop) => {
-            let agent = Agent::new(program, scope.clone()).with_stop_flag(stop);
-            agent.run(io::stdin().lock(), replies, work);
-            ExitCode::SUCCESS
-        }
-        Err(error) => refuse_without_signals(program, replies, &error),
-    }
+    run_until_signal(program, scope, |agent| {
+        agent.run(io::stdin().lock(), io::stdout().lock(), work);
+    })
 }
 
 /// Runs an agent as [`serve`] does, and calls `on_pause` when no job comes for some time.
@@ -66,24 +60,45 @@ pub fn serve_with_pauses(
     mut on_pause: impl FnMut(),
     work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
 ) -> ExitCode {
-    let replies = io::stdout().lock();
-    match StopFlag::on_signals() {
-        Ok(stop) => {
-            let agent = Agent::new(program, scope.clone()).with_stop_flag(stop);
-            let commands = PausingInput { input: io::stdin(), pause, on_pause: &mut on_pause };
-            agent.run(BufReader::with_capacity(MAX_READ_LEN, commands), replies, work);
-            on_pause();
-            ExitCode::SUCCESS
-        }
-        Err(error) => refuse_without_signals(program, replies, &error),
-    }
+    run_until_signal(program, scope, |agent| {
+        let commands = PausingInput { input: io::stdin(), pause, on_pause: &mut on_pause };
+        let commands = BufReader::with_capacity(MAX_READ_LEN, commands);
+        agent.run(commands, io::stdout().lock(), work);
+        on_pause();
+    })
 }
 
-fn refuse_without_signals(program: &str, replies: impl Write, error: &io::Error) -> ExitCode {
-    let mut replies = ReplyWriter::new(program, replies);
-    replies.warn(&format!("cannot install signal handlers: {}", reason(error)));
-    replies.flush();
-    ExitCode::FAILURE
+/// Runs an agent as [`serve`] does, and calls `on_idle` when the scheduler says `#idle`.
+///
+/// This is for agents that keep a program or a connection for the next job: they can find out
+/// whether it still lives. With `idle-ping` in its clause, the scheduler says `#idle` again and
+/// again, and kills an agent that does not answer within 30 seconds. `on_idle` is called before
+/// the answer, so it must return soon.
+pub fn serve_with_idle(
+    program: &str,
+    scope: &Scope,
+    on_idle: impl FnMut(),
+    work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+) -> ExitCode {
+    run_until_signal(program, scope, |agent| {
+        agent.run_with_idle(io::stdin().lock(), io::stdout().lock(), on_idle, work);
+    })
+}
+
+/// Runs an agent that signals stop. Reports an error if they cannot.
+fn run_until_signal(program: &str, scope: &Scope, run: impl FnOnce(Agent)) -> ExitCode {
+    match StopFlag::on_signals() {
+        Ok(stop) => {
+            run(Agent::new(program, scope.clone()).with_stop_flag(stop));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let mut replies = ReplyWriter::new(program, io::stdout().lock());
+            replies.warn(&format!("cannot install signal handlers: {}", reason(&error)));
+            replies.flush();
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Standard input that notices when nothing comes.
@@ -158,8 +173,19 @@ impl Agent {
         replies: impl Write,
         work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     ) {
+        self.run_with_idle(commands, replies, || {}, work);
+    }
+
+    /// Does `work` as [`run`](Agent::run) does, and calls `on_idle` at each `#idle`.
+    pub fn run_with_idle(
+        &self,
+        commands: impl BufRead,
+        replies: impl Write,
+        on_idle: impl FnMut(),
+        work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+    ) {
         let replies = ReplyWriter::new(&self.program, replies);
         let (spool, scope, stop) = (&self.spool, &self.scope, &self.stop);
-        Session { commands, replies, spool, scope, stop, kept: None }.run(work);
+        Session { commands, replies, spool, scope, stop, kept: None }.run(on_idle, work);
     }
 }

@@ -13,6 +13,9 @@ use zsched_spool::Spool;
 use zsched_spool::resubmit::hand_over_text;
 use zsched_spool::verbose::VerboseFile;
 
+/// Maximum number of recipients whose tags are written before their reports are sent.
+const MAX_REPORTED_TOGETHER: usize = 1000;
+
 /// The recipients of one message that are given to this agent.
 ///
 /// They come in reverse file order, as in ZMailer's agents.
@@ -66,7 +69,9 @@ impl Job<'_> {
         self.replies.warn(text);
     }
 
-    /// Writes the result of a TLS session, a JSON object (RFC 8460, 4.4), to the status log.
+    /// Writes the result of a TLS session to the status log.
+    ///
+    /// It is a JSON object (RFC 8460, 4.4).
     pub fn log_tls_result(&mut self, json: &str) {
         self.replies.tls_result(json);
     }
@@ -273,9 +278,20 @@ impl Job<'_> {
     /// Here tags come before reports. After a crash in between, a recipient is done, and the
     /// scheduler is notified by `#resync`: nothing is lost, and nothing is done again. (In the
     /// order of [`Job::deliver_each`], which is ZMailer's, it may be done again.)
+    ///
+    /// Very many recipients are reported in parts. An agent that is stopped reports those that it
+    /// has decided.
     pub fn report_together(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
-        let mut decided = Vec::with_capacity(self.pending.len());
-        while !self.stop.is_requested()
+        while !self.pending.is_empty() && !self.stop.is_requested() {
+            self.report_part(&mut decide);
+        }
+    }
+
+    fn report_part(&mut self, decide: &mut impl FnMut(&Delivery<'_>) -> Outcome) {
+        let count = self.pending.len().min(MAX_REPORTED_TOGETHER);
+        let mut decided = Vec::with_capacity(count);
+        while decided.len() < count
+            && !self.stop.is_requested()
             && let Some(recipient) = self.pending.pop()
         {
             // The agent writes the `d` line of a failure itself, in case it ends before the
@@ -304,6 +320,7 @@ impl Job<'_> {
             self.file.report(recipient, outcome, note, self.replies);
             recipient_log::add(self.spool, &self.file, recipient, outcome, self.began);
         }
+        self.replies.flush();
     }
 
     /// Writes all necessary `d` lines in one go.

@@ -83,7 +83,7 @@ impl JobFile {
         is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
     }
 
-    /// Returns true if a job line names this same file, and no recipients were added to it.
+    /// Returns true if a job line names this file, without new recipients.
     pub(crate) fn is_same_file(&mut self, path: &[u8]) -> bool {
         self.path == path
             && sys::is_name_of(&self.location, &self.file).unwrap_or(false)

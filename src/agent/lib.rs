@@ -3,7 +3,11 @@
 //! An agent is a function that works on one [`Job`]: some recipients of one message, for one
 //! channel and host. [`serve`] does the rest. It implements the protocol with the scheduler, opens
 //! and checks control files, locks recipients, and writes tags and `d` lines. It also ends the
-//! agent when the scheduler or a signal requests it. An agent never sees the queue or the schedule.
+//! agent when the scheduler or a signal requests it.
+//!
+//! This crate decides how a job is read, and in which order an outcome is recorded. It must not
+//! know the queue, the schedule, or how mail is delivered. Begin with the example, then with
+//! [`Job`].
 //!
 //! ```
 //! use std::process::ExitCode;
@@ -110,7 +114,7 @@ mod scope_options;
 
 pub mod testing;
 
-pub use agent::{Agent, serve, serve_with_pauses};
+pub use agent::{Agent, serve, serve_with_idle, serve_with_pauses};
 pub use delivery::Delivery;
 pub use halt::Halt;
 pub use job::Job;
@@ -125,7 +129,7 @@ pub use zsched_format::control_file::notify::{DeliverBy, Events, Notify};
 #[doc(inline)]
 pub use zsched_format::job_recipients::Scope;
 #[doc(inline)]
-pub use zsched_spool::SpoolId;
+pub use zsched_format::spool_id::SpoolId;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

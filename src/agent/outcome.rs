@@ -257,8 +257,8 @@ impl Outcome {
             69 => failed("5.3.0", "not available"),
             // USAGE, PROTOCOL, NOPERM
             64 | 76 | 77 => {
-                let remark = format!("{text} (exit status {code}: check the configuration)");
-                failed("5.3.5", "delivery is misconfigured").with_text(remark)
+                let advice = format!("{text} (exit status {code}: check the configuration)");
+                failed("5.3.5", "delivery is misconfigured").with_text(advice)
             }
             _ => Outcome::new(Verdict::FailedUnexplained, "5.3.0", 550, "unknown exit status")
                 .with_text(format!("unknown exit status {code}: {text}")),

@@ -34,7 +34,11 @@ pub(crate) struct Session<'a, R, W> {
 
 impl<R: BufRead, W: Write> Session<'_, R, W> {
     /// Processes commands until there are no more.
-    pub(crate) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
+    pub(crate) fn run(
+        &mut self,
+        mut on_idle: impl FnMut(),
+        mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+    ) {
         loop {
             self.replies.hungry();
             self.replies.flush();
@@ -46,6 +50,7 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
                 AgentCommand::Exit => return,
                 AgentCommand::Idle => {
                     self.kept = None;
+                    on_idle();
                     Continue(())
                 }
                 AgentCommand::Job { path, host, only } => self.job(path, host, only, &mut work),

@@ -81,7 +81,7 @@ impl Builder<'_, '_, '_> {
             return None;
         }
         let mut warnings = Vec::new();
-        if find(KEYWORDS, text.as_str()).is_some_and(Keyword::is_flag) {
+        if find(KEYWORDS, text.as_str()).is_some_and(Keyword::may_lack_value) {
             let name = quote(text.as_str());
             let message = format!(
                 "in the first column {name} is the pattern of a channel; the keyword needs a blank \
@@ -150,6 +150,7 @@ impl Builder<'_, '_, '_> {
         let name = &assignment.name;
         let text = match &assignment.value {
             _ if keyword.is_flag() => MappedText::new(name.start()),
+            None if keyword.may_lack_value() => MappedText::new(name.start()),
             None => {
                 let description = (keyword.value_description)();
                 let message = format!("{} needs a value: {description}", quote(keyword.name));
@@ -249,7 +250,9 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    /// Warns of clauses for the hosts of one channel whose mail would wait for lack of a command.
+    /// Warns of a channel whose clauses for hosts lack a command.
+    ///
+    /// Their mail would wait.
     ///
     /// Clauses for several channels are usually defaults, and with `queueonly` mail is meant to
     /// wait. A pattern stands for one name that it matches, so that clauses for some of its hosts

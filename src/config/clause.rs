@@ -3,7 +3,7 @@
 use super::flow::Flow;
 use super::table::Keyword;
 use super::value::Value;
-use super::{AccountKind, Command, ConfigContext};
+use super::{AccountKind, AgentCommand, ConfigContext};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -64,6 +64,18 @@ impl Niceness {
     pub(crate) fn is_absolute(&self) -> bool {
         matches!(self, Niceness::Absolute(_))
     }
+}
+
+/// How the next message for an agent is chosen. `job-order`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobOrder {
+    /// Destinations take turns; inside one, the message that has been due the longest goes first.
+    #[default]
+    Turns,
+    /// One message after the other, whatever their destinations.
+    Message,
+    /// Destinations take turns; inside one, a random message goes first.
+    Random,
 }
 
 /// All settings of a destination, with defaults and inherited values filled in.
@@ -131,8 +143,8 @@ pub struct Clause {
     ///
     /// `wakeuprestartonly`, default off.
     pub wakeup_restart_only: bool,
-    /// Command that starts an agent; `None` leaves the mail queued. `command=`, no default.
-    pub command: Option<Command>,
+    /// AgentCommand that starts an agent; `None` leaves the mail queued. `command=`, no default.
+    pub command: Option<AgentCommand>,
     /// User id that agents run as; `None` is the scheduler's own.
     ///
     /// `user=`, default root if the scheduler runs as root, else none.
@@ -176,16 +188,26 @@ pub struct Clause {
     ///
     /// `agent-life=`, default none, never zero.
     pub agent_life: Option<Duration>,
+    /// Maximum number of jobs of an agent. It is retired once they are done; `None` is no limit.
+    ///
+    /// `agent-jobs=`, default 0, which is `None`.
+    pub agent_jobs: Option<u32>,
+    /// Time after which an idle agent is asked whether it lives; `None` is never.
+    ///
+    /// `idle-ping=`, default none, never zero.
+    pub idle_ping: Option<Duration>,
     /// Maximum number of recipients of a message in one job; 0 is all.
     ///
     /// For agents that accept a list of recipients. `packet=`, default 0.
     pub packet: u32,
     /// Flow control of its destinations.
     pub flow: Flow,
-    /// Agents get work by message, not by thread.
+    /// How the next message for an agent is chosen.
     ///
-    /// `job-order`, default off; a [`slot_cost`](Clause::slot_cost) implies it.
-    pub job_order: bool,
+    /// `job-order`, default by turns; a [`slot_cost`](Clause::slot_cost) implies `Message`.
+    pub job_order: JobOrder,
+    /// Head start that a step of a message's priority gives. `priority-step=`, default 1m.
+    pub priority_step: Duration,
     /// Number of deliveries of a message that earn a slot for preempting it; 0 is no preemption.
     ///
     /// `slot-cost=`, default 0.
@@ -284,9 +306,12 @@ impl ClauseDraft {
             refill_limit: 100,
             refill_delay: Duration::from_secs(5),
             agent_life: None,
+            agent_jobs: None,
+            idle_ping: None,
             packet: 0,
             flow: Flow::default(),
-            job_order: false,
+            job_order: JobOrder::default(),
+            priority_step: zsched_format::priority::PRIORITY_STEP,
             slot_cost: 0,
             slot_discount: 50,
             slot_loan: 3,

@@ -19,7 +19,7 @@ const PASSED_VARIABLES: [&str; 4] = ["PATH", "ZCONFIG", "SYSLOGFLG", "SYSLOGSOCK
 
 /// The command line of an agent before expansion (`command=`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
+pub struct AgentCommand {
     /// The leading `NAME=value` words.
     assignments: Vec<(String, String)>,
     /// The program and its arguments.
@@ -40,14 +40,14 @@ pub struct Expanded {
     pub words: Vec<OsString>,
 }
 
-impl Command {
+impl AgentCommand {
     /// Parses a command line. Variables that will not be expanded produce a warning.
     pub(crate) fn parse(
         text: &str,
         zenv: &Zenv,
         warnings: &mut Vec<ValueError>,
-    ) -> Result<Command, ValueError> {
-        let mut command = Command { assignments: Vec::new(), words: Vec::new() };
+    ) -> Result<AgentCommand, ValueError> {
+        let mut command = AgentCommand { assignments: Vec::new(), words: Vec::new() };
         for (at, word) in words(text) {
             warnings.extend(variable_warnings(word, zenv).map(|warning| warning.offset_by(at)));
             match word.split_once('=') {
@@ -99,7 +99,7 @@ impl Command {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for AgentCommand {
     /// Formats the command line unexpanded, with single blanks between its words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = self.assignments.iter().map(|(name, value)| format!("{name}={value}"));
@@ -156,8 +156,8 @@ mod tests {
         Zenv::from_pairs([("LOGDIR", "/var/log/my mail"), ("PATH", "/bin"), ("ZCONFIG", "/z")])
     }
 
-    fn command(text: &str) -> Command {
-        Command::parse(text, &zenv(), &mut Vec::new()).expect(text)
+    fn command(text: &str) -> AgentCommand {
+        AgentCommand::parse(text, &zenv(), &mut Vec::new()).expect(text)
     }
 
     /// Environment and words in one line; words are separated by `|`.
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn command_without_program_is_refused() {
         for text in ["", "  ", "A=b", "A=b C=d"] {
-            assert!(Command::parse(text, &zenv(), &mut Vec::new()).is_err(), "{text:?}");
+            assert!(AgentCommand::parse(text, &zenv(), &mut Vec::new()).is_err(), "{text:?}");
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
             ),
         ] {
             let mut warnings = Vec::new();
-            Command::parse(text, &zenv(), &mut warnings).expect(text);
+            AgentCommand::parse(text, &zenv(), &mut warnings).expect(text);
             let warnings: Vec<(usize, &str)> =
                 warnings.iter().map(|warning| (warning.at, warning.message.as_str())).collect();
             assert_eq!(warnings, expected, "{text}");

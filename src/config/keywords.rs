@@ -4,8 +4,8 @@
 
 use super::clause::ClauseDraft;
 use super::kinds::{
-    COMMAND, FEEDBACK, FLAG, GROUP, INTERVAL, INTERVALS, MAIL_PRIORITY, NICE, NONZERO_INTERVAL,
-    PRIORITY, RATE, RETRIES, SCHEDULER_PRIORITY, TEXT, USER, WINDOW_KEY,
+    COMMAND, FEEDBACK, FLAG, GROUP, INTERVAL, INTERVALS, JOB_ORDER, MAIL_PRIORITY, NICE,
+    NONZERO_INTERVAL, PRIORITY, RATE, RETRIES, SCHEDULER_PRIORITY, TEXT, USER, WINDOW_KEY,
 };
 use super::table::{Keyword, table};
 use super::value::Shown;
@@ -26,6 +26,8 @@ const MAX_RECIPIENTS: i64 = u32::MAX as i64;
 
 /// All keywords, in alphabetic order.
 pub(crate) static KEYWORDS: &[Keyword<ClauseDraft>] = table! { ClauseDraft:
+    /// Maximum number of jobs after which an agent is ended; 0 is no limit.
+    "agent-jobs": 0..=MAX_RECIPIENTS, "0" => clause.agent_jobs or zero;
     /// Time after which an agent is ended, when its current jobs are done.
     "agent-life": NONZERO_INTERVAL, "none" => clause.agent_life;
     /// Time without a report after which an agent with work is killed.
@@ -54,14 +56,16 @@ pub(crate) static KEYWORDS: &[Keyword<ClauseDraft>] = table! { ClauseDraft:
     "feedback-debug": FLAG, "off" => clause.flow.debug;
     /// The group that agents run as, by name or number.
     "group": GROUP, "daemon if run by root, else none" => clause.group;
+    /// Time after which an idle agent is asked whether it lives.
+    "idle-ping": NONZERO_INTERVAL, "none" => clause.idle_ping;
     /// Time without work after which an agent is ended.
     "idlemax": INTERVAL, "3 times interval" => clause.idle_max;
     /// Maximum number of agents of a new destination, before its host has answered.
     "initial-concurrency": 1..=100_000, "that of maxthr" => clause.flow.initial;
     /// Time between attempts, multiplied by the factors of retries.
     "interval": NONZERO_INTERVAL, "1m" => clause.interval;
-    /// Deliver one message after the other, instead of giving hosts their turns.
-    "job-order": FLAG, "on if slot-cost is not 0" => clause.job_order;
+    /// Deliver one message after the other, or a random one of a destination.
+    "job-order": JOB_ORDER, "message if slot-cost is not 0" => clause.job_order;
     /// Priority of mail where agents are scarce, 0 before 9; z holds it.
     "mail-priority": MAIL_PRIORITY, "5" => clause.mail_priority;
     /// Maximum number of agents of a channel, in all clauses; 0 is no limit.
@@ -86,6 +90,8 @@ pub(crate) static KEYWORDS: &[Keyword<ClauseDraft>] = table! { ClauseDraft:
     "positive-feedback": FEEDBACK, "none" => clause.flow.positive;
     /// The process priority of agents; the last of nice and priority counts.
     "priority": PRIORITY, "none" => clause.nice if is_absolute;
+    /// Head start of a message for each step of its own priority, with job-order.
+    "priority-step": NONZERO_INTERVAL, "1m" => clause.priority_step;
     /// Start no agent when mail arrives, only after ETRN or an operator's request.
     "queueonly": FLAG, "off" => clause.queue_only;
     /// Maximum number of deliveries to a destination that start in an interval.

@@ -1,13 +1,13 @@
 //! The kinds of values: how each is described and read.
 
-use super::clause::Niceness;
+use super::clause::{JobOrder, Niceness};
 use super::diagnostic::{ValueError, quote};
 use super::flow::{Feedback, Rate, WindowKey};
 use super::units::{
     parse_interval, parse_intervals, parse_nonzero_interval, parse_number, parse_retries,
 };
 use super::value::{Number, Shown};
-use super::{AccountKind, Command, ConfigContext};
+use super::{AccountKind, AgentCommand, ConfigContext};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use zsched_format::priority::MailPriority;
@@ -93,8 +93,8 @@ pub(crate) const INTERVALS: Syntax<Vec<Duration>> =
 pub(crate) const RETRIES: Syntax<Vec<u32>> =
     syntax("a list of whole numbers", |input| parse_retries(input.text));
 /// A command line.
-pub(crate) const COMMAND: Syntax<Command> = syntax("a command line", |input| {
-    Command::parse(input.text, &input.context.zenv, input.warnings)
+pub(crate) const COMMAND: Syntax<AgentCommand> = syntax("a command line", |input| {
+    AgentCommand::parse(input.text, &input.context.zenv, input.warnings)
 });
 /// A process priority relative to the scheduler's.
 pub(crate) const NICE: Syntax<Niceness> = syntax("a number from -40 to 39", |input| {
@@ -118,6 +118,13 @@ pub(crate) const MAIL_PRIORITY: Syntax<MailPriority> =
             "z" | "Z" => MailPriority::Held,
             _ => MailPriority::Level(number_in(input.text, &(0..=9))? as u8),
         })
+    });
+/// The order of messages; without a value, one message after the other.
+pub(crate) const JOB_ORDER: Syntax<JobOrder> =
+    syntax("message, random or no value", |input| match input.text {
+        "" | "message" => Ok(JobOrder::Message),
+        "random" => Ok(JobOrder::Random),
+        other => Err(ValueError::new(0, format!("{} is not message or random", quote(other)))),
     });
 /// An account, by name or number.
 pub(crate) const USER: Syntax<u32> =

@@ -46,8 +46,8 @@ mod useless_settings;
 #[cfg(test)]
 mod tests;
 
-pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
-pub use command::{Command, Expanded};
+pub use clause::{Clause, ClauseId, JobOrder, Niceness, SourceLocation};
+pub use command::{AgentCommand, Expanded};
 pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError, nearest, quote};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};

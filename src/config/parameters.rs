@@ -269,7 +269,9 @@ pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
     /// The socket to which routers send notices of new messages.
     "PARAMnotifysock": UNIX_PATH,
         "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE" => notify_socket;
-    /// A message takes the place of an older one of the same local user that its x line names.
+    /// A message replaces the older one that its x line names.
+    ///
+    /// Both are of the same local user.
     "PARAMobey-obsoletes": SWITCH, "0" => obey_obsoletes or zero;
     /// Keep reports that cannot be sent in the folder postman of POSTOFFICE.
     "PARAMstore-error-on-error": SWITCH, "0" => store_error_on_error or zero;

@@ -15,7 +15,7 @@
 
 use super::clause::{Clause, ClauseDraft, ClauseId, Setting, SourceLocation};
 use super::pattern::{Name, Pattern};
-use super::{Command, Config};
+use super::{AgentCommand, Config};
 use std::rc::Rc;
 
 /// A clause of the file. An empty clause has the settings of the next one that has any.
@@ -154,7 +154,7 @@ impl Config {
     }
 
     /// All commands, with their positions.
-    pub fn commands(&self) -> Vec<(SourceLocation, Command)> {
+    pub fn commands(&self) -> Vec<(SourceLocation, AgentCommand)> {
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
         let commands = settings.filter(|setting| setting.keyword.name == "command");
         let command = |setting: &Setting| {

@@ -16,7 +16,7 @@
 //! ```
 
 use super::diagnostic::ValueError;
-use super::kinds::{FLAG, ValueInput};
+use super::kinds::{FLAG, JOB_ORDER, ValueInput};
 use super::value::Value;
 
 /// Returns a value as text; `None` is no value.
@@ -45,6 +45,11 @@ impl<T> Keyword<T> {
     /// All its names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + use<T> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// Returns true if it is complete without a value.
+    pub(crate) fn may_lack_value(&self) -> bool {
+        self.is_flag() || (self.value_description)() == JOB_ORDER.description
     }
 
     /// Returns true if it takes no value.

@@ -125,7 +125,7 @@ fn clause_selection_matches_recording() {
         ("zz.test", "vta -c c E", 11, 6, 1),
     ] {
         let clause = select(&config, &format!("c/{host}"));
-        assert_eq!(clause.command.as_ref().map(Command::to_string).as_deref(), Some(command));
+        assert_eq!(clause.command.as_ref().map(AgentCommand::to_string).as_deref(), Some(command));
         assert_eq!(clause.max_ring, Some(max_ring), "{host}");
         assert_eq!(clause.overfeed, overfeed, "{host}");
         assert_eq!(clause.expiry, Some(Duration::from_secs(expiry_hours * 3_600)), "{host}");
@@ -244,6 +244,8 @@ fn defaults_match_manual_page() {
             refill_limit: 100,
             refill_delay: 5s,
             agent_life: None,
+            agent_jobs: None,
+            idle_ping: None,
             packet: 0,
             flow: Flow {
                 initial: None,
@@ -255,7 +257,8 @@ fn defaults_match_manual_page() {
                 delay: None,
                 key: None,
             },
-            job_order: false,
+            job_order: Turns,
+            priority_step: 60s,
             slot_cost: 0,
             slot_discount: 50,
             slot_loan: 3,
@@ -312,7 +315,7 @@ fn values_expand_variables() {
     let clause = select(&config, "c/h");
     assert_eq!((clause.max_ring, clause.expiry), (Some(42), Some(secs(42 * 60))));
     assert_eq!(
-        clause.command.as_ref().map(Command::to_string).as_deref(),
+        clause.command.as_ref().map(AgentCommand::to_string).as_deref(),
         Some("x -l ${LOGDIR}/x")
     );
 }
@@ -380,7 +383,9 @@ fn mailq_socket_forms_are_parsed() {
     }
 }
 
-/// Every recorded case of the original, with its exit status (1 is a refusal) and our result.
+/// Every recorded case of the original, and our result.
+///
+/// An exit status of 1 is a refusal.
 #[test]
 fn recorded_errors_of_original_are_reported() {
     let recorded = [
@@ -759,6 +764,7 @@ fn shown_configuration_names_sources() {
 
         */*                                             # cf:1
         	interval=5s                             # cf:1
+        	#agent-jobs=0                           # default
         	#agent-life                             # default: none
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
@@ -770,9 +776,10 @@ fn shown_configuration_names_sources() {
         	#failed-cohort-limit=0                  # default
         	#feedback-debug                         # default: off
         	#group=1                                # default
+        	#idle-ping                              # default: none
         	#idlemax=15s                            # default
         	#initial-concurrency                    # default: that of maxthr
-        	#job-order                              # default: on if slot-cost is not 0
+        	#job-order                              # default: message if slot-cost is not 0
         	#mail-priority=5                        # default
         	#maxchannel=0                           # default
         	#maxring=0                              # default
@@ -785,6 +792,7 @@ fn shown_configuration_names_sources() {
         	#packet=0                               # default
         	#positive-feedback                      # default: none
         	#priority                               # default: none
+        	#priority-step=1m                       # default
         	#queueonly                              # default: off
         	#rate                                   # default: none
         	#recipient-limit=20000                  # default
@@ -804,6 +812,7 @@ fn shown_configuration_names_sources() {
         	maxring=3                               # cf:3
         	queueonly                               # cf:3
         	command="a b"                           # cf:3
+        	#agent-jobs=0                           # default
         	#agent-life                             # default: none
         	#agent-timeout=1h                       # default
         	#ageorder                               # default: off
@@ -814,10 +823,11 @@ fn shown_configuration_names_sources() {
         	#failed-cohort-limit=0                  # default
         	#feedback-debug                         # default: off
         	#group=1                                # default
+        	#idle-ping                              # default: none
         	#idlemax=15s                            # default
         	#initial-concurrency                    # default: that of maxthr
         	#interval=5s                            # cf:1
-        	#job-order                              # default: on if slot-cost is not 0
+        	#job-order                              # default: message if slot-cost is not 0
         	#mail-priority=5                        # default
         	#maxchannel=0                           # default
         	#maxta=0                                # default
@@ -829,6 +839,7 @@ fn shown_configuration_names_sources() {
         	#packet=0                               # default
         	#positive-feedback                      # default: none
         	#priority                               # default: none
+        	#priority-step=1m                       # default
         	#rate                                   # default: none
         	#recipient-limit=20000                  # default
         	#refill-delay=5s                        # default
@@ -865,6 +876,7 @@ fn keyword_get_returns_value_set() {
             "7s 9s",
             "1 7",
             "name",
+            "random",
             "program -x",
             "0.5/concurrency",
             "17/7s",

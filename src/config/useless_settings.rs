@@ -1,6 +1,6 @@
 //! Settings of a clause that make others of it useless.
 
-use super::clause::Clause;
+use super::clause::{Clause, JobOrder};
 use super::units::Interval;
 
 type Limit = fn(&Clause) -> Option<u32>;
@@ -14,8 +14,17 @@ const LIMITS: [(&str, Limit); 4] = [
 ];
 
 /// A clause is checked only if it sets one of these keywords.
-pub(crate) const KEYWORDS: [&str; 7] =
-    ["maxthr", "maxring", "maxchannel", "maxta", "expiry", "interval", "retries"];
+pub(crate) const KEYWORDS: [&str; 9] = [
+    "maxthr",
+    "maxring",
+    "maxchannel",
+    "maxta",
+    "expiry",
+    "interval",
+    "retries",
+    "job-order",
+    "slot-cost",
+];
 
 /// Warnings about an effective clause.
 pub(crate) fn warnings(clause: &Clause) -> Vec<String> {
@@ -31,6 +40,9 @@ pub(crate) fn warnings(clause: &Clause) -> Vec<String> {
                 warnings.push(format!("{narrow}={limit} is more than {wide}={bound} permits"));
             }
         }
+    }
+    if clause.job_order == JobOrder::Random && clause.slot_cost > 0 {
+        warnings.push("job-order=random has no effect with slot-cost".to_string());
     }
     let factor = clause.retries.first().copied().unwrap_or(1);
     let first_retry = clause.interval.saturating_mul(factor);

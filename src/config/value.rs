@@ -1,7 +1,7 @@
 //! Values that have been read: how each is stored and shown.
 
-use super::Command;
-use super::clause::Niceness;
+use super::AgentCommand;
+use super::clause::{JobOrder, Niceness};
 use super::flow::{Feedback, Rate, WindowKey};
 use super::parameters::MailqSocket;
 use super::units::Interval;
@@ -55,6 +55,16 @@ impl Shown for bool {
     }
 }
 
+impl Shown for JobOrder {
+    fn shown(&self) -> Option<String> {
+        match self {
+            JobOrder::Turns => None,
+            JobOrder::Message => Some("message".to_string()),
+            JobOrder::Random => Some("random".to_string()),
+        }
+    }
+}
+
 impl<T: Shown> Shown for Option<T> {
     fn shown(&self) -> Option<String> {
         self.as_ref()?.shown()
@@ -80,7 +90,7 @@ macro_rules! shown {
 }
 
 shown! {
-    Command: Command::to_string;
+    AgentCommand: AgentCommand::to_string;
     Duration: |span| Interval(*span).to_string();
     Feedback: Feedback::to_string;
     MailPriority: MailPriority::to_string;

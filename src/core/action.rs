@@ -3,6 +3,7 @@
 //! Each variant names the event that reports its outcome, if there is one.
 
 use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::bulk::BulkAction;
 use crate::dispatch::AgentId;
 use crate::operator::order::{Effect, OrderTicket};
 use crate::operator::overrides::OverrideChange;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use zsched_config::Clause;
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
-use zsched_spool::note::OutcomeKind;
+use zsched_spool::note::{OutcomeKind, OutcomeNote};
 use zsched_spool::{Portion, SpoolId, SpoolName};
 
 /// One decision. The shell carries decisions out in order.
@@ -94,6 +95,8 @@ pub enum Action {
         /// Where to begin, and how many recipients to read.
         portion: Portion,
     },
+    /// Reads or writes the files of a bulk job.
+    Bulk(BulkAction),
     /// Reads paged-out messages now, because a request asks for them.
     RequestPagedHosts(Vec<HostFilter>),
     /// Stores changes of the overrides. Answered by `OverridesStored`.
@@ -162,6 +165,18 @@ pub struct Note {
     pub message: Arc<[u8]>,
 }
 
+impl<'n> From<&'n Note> for OutcomeNote<'n> {
+    fn from(note: &'n Note) -> OutcomeNote<'n> {
+        OutcomeNote {
+            offsets: &note.offsets,
+            occasion: note.occasion,
+            time: note.time,
+            notary: &note.notary,
+            message: &note.message,
+        }
+    }
+}
+
 /// The final state of one recipient, for the statistics log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
@@ -191,7 +206,7 @@ pub struct StatusRecord {
     /// Offsets of their lines in the control file. Each gets a line.
     pub offsets: Vec<u32>,
     /// What became of them.
-    pub verdict: Verdict,
+    pub verdict: StatusVerdict,
     /// The attempt, if there was one.
     pub attempt: Option<Attempt>,
     /// Vertices of the same thread that must wait too, without an attempt.
@@ -206,7 +221,7 @@ pub struct StatusRecord {
 
 /// What became of recipients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StatusVerdict {
     /// The status that an agent has reported.
     Report(ReportStatus),
     /// Unknown, since the agent has not reported it. The recipients wait.

@@ -36,7 +36,7 @@ pub struct SavedState {
 impl Scheduler {
     /// Returns its state. All actions must have been polled.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
-        debug_assert!(self.actions.is_empty(), "a checkpoint has no decisions in it");
+        debug_assert!(self.shell.actions.is_empty(), "a checkpoint has no decisions in it");
         let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
         let mut diagnoses = Vec::new();
         let mut diagnosis_numbers = Vec::with_capacity(self.queue.vertices.len());

@@ -1,14 +1,15 @@
 //! Steps of the clock.
 //!
 //! A step changes no durations: agents do not seem silent for hours because of it, and nothing
-//! waits for hours. Only expiry follows the clock, because the age of a message does.
+//! waits for hours. Only expiry and the times that senders have set follow the clock.
 //!
 //! With a million threads, moving all their times at once would stop delivery. So
-//! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it.
+//! [`Queue::apply_clock_step`] moves the times of a thread before anything else changes in it.
 //! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
 use crate::queue::{Queue, Thread, ThreadId};
+use crate::shell::Shell;
 use crate::sweep::SweptChange;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -30,11 +31,14 @@ impl Scheduler {
         if self.sweep.applies(SweptChange::Clock) {
             let threads: Vec<ThreadId> =
                 self.queue.threads.iter().map(|(thread, _)| thread).collect();
-            threads.into_iter().for_each(|thread| self.apply_clock_step(thread));
+            threads
+                .into_iter()
+                .for_each(|thread| self.queue.apply_clock_step(&mut self.shell, thread));
         }
         self.queue.clock.number = self.queue.clock.number.wrapping_add(1);
         self.queue.clock.step = Some(step);
-        self.timers.shift(step);
+        self.shell.timers.shift(step);
+        self.queue.messages.schedules.check_all();
         self.recent.shift(step);
         self.dispatch.agents.shift(step);
         self.notes.failure_log.shift(step);
@@ -50,32 +54,35 @@ impl Scheduler {
         }
         self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.
-        self.timers.add(self.now, Timer::Limits);
+        self.shell.timers.add(self.shell.now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
-        ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
+        ends.collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|end| self.shell.timers.add(end, Timer::Limits));
         self.dispatch.waitlists.has_news = true;
-    }
-
-    /// Applies the last step to a thread, if not done yet.
-    ///
-    /// Moves its times, and schedules a check for expiry. It must be called before any other time
-    /// of the thread is set.
-    pub(super) fn apply_clock_step(&mut self, thread: ThreadId) {
-        let Some(step) = self.queue.pending_clock_step(&self.queue.threads[thread]) else {
-            return;
-        };
-        let now = self.now;
-        let thread_ref = &mut self.queue.threads[thread];
-        thread_ref.last_step = self.queue.clock.number;
-        thread_ref.waiting.shift(step);
-        thread_ref.retry.shift(step);
-        thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
-        let former = thread_ref.timer.take();
-        self.timers.change_thread(thread, false, [former, None]);
+        self.reconsider_jobs();
     }
 }
 
 impl Queue {
+    /// Applies the last step to a thread, if not done yet.
+    ///
+    /// Moves its times, and schedules a check for expiry. It must be called before any other time
+    /// of the thread is set.
+    pub(super) fn apply_clock_step(&mut self, shell: &mut Shell, thread: ThreadId) {
+        let Some(step) = self.pending_clock_step(&self.threads[thread]) else {
+            return;
+        };
+        let now = shell.now;
+        let thread_ref = &mut self.threads[thread];
+        thread_ref.last_step = self.clock.number;
+        thread_ref.waiting.shift(step);
+        thread_ref.retry.shift(step);
+        thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
+        let former = thread_ref.timer.take();
+        shell.timers.change_thread(thread, false, [former, None]);
+    }
+
     /// The step of the clock that a thread has not applied yet.
     fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
         self.clock.step.filter(|_| thread.last_step != self.clock.number)

@@ -4,6 +4,7 @@
 
 use crate::action::{NoteTicket, SenderReportTicket};
 use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::bulk::BulkEvent;
 use crate::dispatch::AgentId;
 use crate::learned::Learned;
 use crate::operator::order::{Order, OrderTicket};
@@ -161,6 +162,8 @@ pub enum Event<'a> {
         /// Maximum number of recipients in the control files being read.
         reading: u32,
     },
+    /// Something has happened to a bulk job.
+    Bulk(BulkEvent),
     /// More of a message was read, as [`crate::Action::ReadMore`] asked.
     MoreRead {
         /// Number of the message.

@@ -13,23 +13,24 @@ impl Scheduler {
     /// no ring, and something that waits for nothing.
     pub fn check_invariants(&self) {
         self.queue.check();
-        self.dispatch.check(&self.queue, &self.timers, self.sweep.applies_overrides());
+        self.dispatch.check(&self.queue, &self.shell.timers, self.sweep.applies_overrides());
         self.overrides.check();
         self.orders.check(&self.sweep);
-        self.admission.check(&self.queue, &self.timers);
+        self.admission.check(&self.queue, &self.shell.timers);
+        self.bulk.check();
         self.notes.check(&self.queue);
         self.sender_reports.check(&self.queue);
         self.learned.check();
-        self.timers.check(&self.queue);
+        self.shell.timers.check(&self.queue);
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
         let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
         assert_eq!(
-            self.recipients(),
+            self.view().recipients(),
             pending.sum::<u64>(),
             "recipients loaded, less those finished and paged out"
         );
         let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
-        assert_eq!(self.totals().vertices, vertices, "vertices in threads");
+        assert_eq!(self.view().totals().vertices, vertices, "vertices in threads");
         let is_within_limit = self.dispatch.agents.len() <= self.settings.max_agents;
         assert!(is_within_limit, "more agents than descriptors");
     }
@@ -57,7 +58,7 @@ impl Scheduler {
                     .waiting
                     .wakeup(wave)
                     .map(|time| self.queue.to_present_clock(thread, time))
-                    > Some(self.now);
+                    > Some(self.shell.now);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
         // The timer may be too early, if what it was set for is gone.
@@ -77,7 +78,8 @@ impl Scheduler {
             !waits_for_window || !thread.due.is_empty(),
             "waits for its window with nothing due"
         );
-        let selected = self.is_selected(thread.destination.channel(), thread.destination.host());
+        let selected =
+            self.settings.is_selected(thread.destination.channel(), thread.destination.host());
         assert!(
             !idle || thread.is_ready || !selected || thread.held || waits_for_window,
             "{} is not in line",

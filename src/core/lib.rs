@@ -25,12 +25,14 @@
 //! | [`dispatch`] | which agent gets which job: rings, agents, limits, fair shares, windows, preemption |
 //! | [`outcome`] | what a report of an agent means, and the end of an agent |
 //! | [`operator`] | what the orders of operators change: hold, release, retry, remove, limits, ETRN |
+//! | [`bulk`] | which packet of a bulk job is cut next |
 //! | [`admission`] | which mail is in memory: files to read, partial messages, paging |
+//! | [`shell`] | nothing: time and random numbers come from it, actions and timers go to it |
 //! | [`settle`] | what follows from a change: timers, ready threads, removals, agents |
 //! | [`reload`], [`clock_step`] | what a new configuration changes, and a step of the clock |
 //! | [`stepwise`], [`sweep`] | how much of the work on very many values is done in a turn |
 //! | [`learned`] | nothing: state that the next process starts with |
-//! | [`query`] | nothing: read-only views, and the reason why mail waits |
+//! | [`query`] | nothing: the `View` of all state, and the reason why mail waits |
 //! | [`checkpoint`] | nothing: the complete state, to continue from later |
 #![deny(clippy::disallowed_methods)]
 
@@ -38,9 +40,11 @@
 mod action;
 mod event;
 mod settings;
+mod shell;
 
 // The parts.
 mod admission;
+pub mod bulk;
 mod dispatch;
 mod operator;
 mod outcome;
@@ -63,7 +67,6 @@ mod query;
 // Building blocks.
 mod invariants;
 mod list;
-pub mod log_limiter;
 mod pool;
 mod recent;
 mod serde_config;
@@ -73,8 +76,8 @@ mod timers;
 mod tests;
 
 pub use action::{
-    Action, Attempt, Note, NoteTicket, SenderReportTicket, Statistics, StatusRecord, StopMode,
-    Verdict,
+    Action, Attempt, Note, NoteTicket, SenderReportTicket, Statistics, StatusRecord, StatusVerdict,
+    StopMode,
 };
 pub use admission::intake;
 pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
@@ -93,9 +96,12 @@ pub use queue::destination::Destination;
 pub use queue::unreachable::{self, UnreachableReason};
 pub use queue::vertex::AfterJob;
 pub use settings::Settings;
+pub use shell::Counters;
 
+use crate::query::view::View;
 use admission::Admission;
 use admission::intake::NumberState;
+use bulk::BulkJobs;
 use dispatch::Dispatch;
 use learned::LearnedState;
 use operator::order::PendingOrders;
@@ -106,10 +112,11 @@ use queue::Queue;
 use queue::thread::ThreadId;
 use queue::vertex::VertexState;
 use serde::{Deserialize, Serialize};
+use shell::Shell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use sweep::ThreadSweep;
-use timers::{Timer, Timers};
+use timers::Timer;
 use zsched_config::{Clause, Config};
 use zsched_format::time::Timestamp;
 
@@ -130,23 +137,16 @@ pub struct Scheduler {
     /// Orders that are not answered yet.
     orders: PendingOrders,
     admission: Admission,
+    bulk: BulkJobs,
     notes: Notes,
     sender_reports: SenderReports,
     learned: LearnedState,
     /// Changes that are not applied to all threads yet.
     sweep: ThreadSweep,
-    timers: Timers,
-    #[serde(with = "checkpoint::random")]
-    random: fastrand::Rng,
-    counters: Counters,
+    shell: Shell,
     // For people; no decision depends on it.
     #[serde(skip)]
     recent: recent::RecentCounters,
-    /// Time of the present event, or of the last one.
-    now: Timestamp,
-    // Empty whenever a checkpoint is written.
-    #[serde(skip)]
-    actions: VecDeque<Action>,
 }
 
 /// What the scheduler may do at all.
@@ -162,27 +162,12 @@ struct Mode {
     has_subscribers: bool,
 }
 
-/// Totals since the start of the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Control files that were loaded.
-    pub messages_in: u64,
-    /// Messages that left the spool.
-    pub messages_out: u64,
-    /// Recipients that were loaded.
-    pub recipients_in: u64,
-    /// Recipients that were finished.
-    pub recipients_out: u64,
-    /// Agents started.
-    pub agents_started: u64,
-}
-
 impl Scheduler {
     /// Creates a scheduler with an empty queue.
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
         let awaits_initial_scan = settings.wait_for_initial_scan;
         Scheduler {
-            random: fastrand::Rng::with_seed(settings.seed),
+            shell: Shell::new(settings.seed),
             mode: Mode { awaits_initial_scan, ..Mode::default() },
             config,
             queue: Queue::default(),
@@ -190,104 +175,80 @@ impl Scheduler {
             overrides: Overrides::default(),
             orders: PendingOrders::default(),
             admission: Admission::default(),
+            bulk: BulkJobs::default(),
             notes: Notes::new(settings.failed_write),
             sender_reports: SenderReports::default(),
             settings,
             learned: LearnedState::default(),
             sweep: ThreadSweep::default(),
-            timers: Timers::default(),
-            counters: Counters::default(),
             recent: recent::RecentCounters::default(),
-            now: Timestamp::EPOCH,
-            actions: VecDeque::new(),
         }
     }
 
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        self.now = now;
-        self.recent.record(now, &self.counters);
+        self.shell.now = now;
+        self.recent.record(now, &self.shell.counters);
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
-            Event::Learned(learned) => self.import_learned(learned),
+            Event::Learned(learned) => self.learned.import(&mut self.admission, learned),
             Event::InitialScanDone => self.initial_scan_done(),
-            Event::ChangedOnDisk { number } => self.changed_on_disk(number),
+            Event::ChangedOnDisk { number } => {
+                self.admission.changed_on_disk(&mut self.queue, &mut self.shell, number)
+            }
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(ticket, outcome),
             Event::Reported { ticket, outcome } => self.reported(ticket, outcome),
             Event::Removed { number, outcome } => self.removed(number, outcome),
             Event::AgentStarted { agent, pid } => self.dispatch.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(agent, line),
-            Event::LineSkipped { agent, bytes } => self.long_line_skipped(agent, bytes),
+            Event::LineSkipped { agent, bytes } => {
+                self.dispatch.long_line_skipped(&self.queue, &mut self.shell, agent, bytes)
+            }
             Event::AgentExitedMidJob { agent } => self.dispatch.agent_exited_mid_job(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(agent, &end),
             Event::Configured(config) => self.apply_config(config),
             Event::Etrn(host) => {
                 self.etrn(&[host]);
             }
-            Event::Override(order) => self.restore_override(order),
+            Event::Override(order) => self.overrides.restore_override(&mut self.shell, order),
             Event::Ordered { ticket, by, order } => self.execute_order(ticket, by, order),
-            Event::OverridesStored { ticket, outcome } => self.overrides_stored(ticket, outcome),
+            Event::OverridesStored { ticket, outcome } => {
+                self.orders.overrides_stored(&self.settings, &mut self.shell, ticket, outcome)
+            }
             Event::Drain => self.drain(),
             Event::ClockSet(step) => self.clock_set(step),
             Event::Tick => self.tick(),
             Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
             Event::Restored { number, record, wanted } => {
-                self.prepare_restore(number, record, wanted)
+                self.admission.prepare_restore(&mut self.shell, number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.set_first_chunks_being_read(reading);
-                self.backlog_changed(waiting);
+                self.admission.backlog_changed(&mut self.shell, waiting);
             }
+            Event::Bulk(event) => self.bulk_event(event),
             Event::MoreRead { number, outcome } => self.more_read(number, outcome),
         }
+        self.apply_schedules();
         self.settle();
     }
 
     /// Returns the next action, in the order in which they were decided.
     pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.shell.actions.pop_front()
     }
 
     /// Actions that were not polled yet, in order.
     pub fn pending_actions(&self) -> &VecDeque<Action> {
-        &self.actions
+        &self.shell.actions
     }
 
     /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let now = self.has_stepwise_work().then_some(self.now);
-        now.into_iter().chain(self.timers.next()).min()
-    }
-
-    /// Returns the state of a message number.
-    ///
-    /// A control file may be read only if its number is unknown.
-    pub fn number_state(&self, number: u64) -> NumberState {
-        match self.message(number) {
-            None => NumberState::Unknown,
-            Some(message) if message.is_removing => NumberState::Leaving,
-            Some(_) => NumberState::Queued,
-        }
-    }
-
-    /// Returns true if agents are left, idle ones included.
-    pub fn has_agents(&self) -> bool {
-        !self.dispatch.agents.is_empty()
-    }
-
-    /// Returns true if an agent has jobs that are not finished.
-    pub fn has_jobs(&self, agent: AgentId) -> bool {
-        let agent = self.dispatch.agents.get(agent);
-        agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.queue.vertices[vertex].state == VertexState::Fed)
-        })
-    }
-
-    /// Returns true if notes or removals are not on disk yet.
-    pub fn has_unwritten(&self) -> bool {
-        !self.notes.unwritten.is_empty()
-            || self.queue.messages.iter().any(|(_, message)| message.is_removing)
+        let now = self.has_stepwise_work().then_some(self.shell.now);
+        let schedules = self.queue.messages.schedules.next_check(self.shell.now);
+        now.into_iter().chain(self.shell.timers.next()).chain(schedules).min()
     }
 
     fn tick(&mut self) {
@@ -297,23 +258,28 @@ impl Scheduler {
         // A hundred thousand threads may wake up at the same time. What is left stays due at once.
         let mut left = self.settings.step();
         while left > 0
-            && let Some(timer) = self.timers.pop_due(self.now)
+            && let Some(timer) = self.shell.timers.pop_due(self.shell.now)
         {
             match timer {
                 Timer::Thread(thread) => {
                     left = left.saturating_sub(self.queue.threads[thread].step_cost());
                     self.thread_timer(thread);
                 }
-                Timer::Agent(agent) => self.agent_timer(agent),
+                Timer::Agent(agent) => {
+                    self.dispatch.agent_timer(&self.queue, &mut self.shell, agent)
+                }
                 Timer::Unclaimed => self.drop_unclaimed(),
                 Timer::ForkRate => self.dispatch.waitlists.has_news = true,
                 Timer::Ring(ring) => self.dispatch.serve_later(ring),
-                Timer::Note(ticket) => self.write_note_again(ticket),
-                Timer::Removal(message) => self.remove_again(message),
-                Timer::Report(message) => self.report_timer(message),
-                Timer::ReadAgain(message) => self.read_again_timer(message),
+                Timer::Note(ticket) => self.notes.write_note_again(&mut self.shell, ticket),
+                Timer::Removal(message) => self.queue.remove_again(&mut self.shell, message),
+                Timer::Report(message) => {
+                    self.sender_reports.report_timer(&mut self.queue, &mut self.shell, message)
+                }
+                Timer::ReadAgain(message) => self.queue.read_again_timer(&mut self.shell, message),
                 Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
+                Timer::Bulk(job) => self.job_timer(job),
                 Timer::Window(window) => self.dispatch.window_timer(window),
                 // These may be due again at once, for the next turn.
                 Timer::PageOut => may_evict = true,
@@ -332,25 +298,51 @@ impl Scheduler {
         self.queue.threads[thread].timer = None;
         self.reassign_ring(thread);
         let thread_ref = &self.queue.threads[thread];
-        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.now);
-        if thread_ref.expiry_check.is_some_and(|check| check <= self.now) {
+        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.shell.now);
+        if thread_ref.expiry_check.is_some_and(|check| check <= self.shell.now) {
             self.expire_thread(thread);
         }
         if wakes {
             self.wake_waves(thread);
         }
     }
+}
 
+impl Dispatch {
     /// The clause of a thread, with the limits in force.
-    fn clause(&self, thread: ThreadId) -> &Clause {
-        &self.dispatch.rings[self.queue.threads[thread].ring].clause
+    fn clause(&self, queue: &Queue, thread: ThreadId) -> &Clause {
+        &self.rings[queue.threads[thread].ring].clause
+    }
+}
+
+impl<'s> View<'s> {
+    /// Returns the state of a message number.
+    ///
+    /// A control file may be read only if its number is unknown.
+    pub fn number_state(self, number: u64) -> NumberState {
+        match self.message(number) {
+            None => NumberState::Unknown,
+            Some(message) if message.is_removing => NumberState::Leaving,
+            Some(_) => NumberState::Queued,
+        }
     }
 
-    fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
+    /// Returns true if agents are left, idle ones included.
+    pub fn has_agents(self) -> bool {
+        !self.core.dispatch.agents.is_empty()
     }
 
-    fn log(&mut self, level: log::Level, text: String) {
-        self.act(Action::Log(level, text));
+    /// Returns true if an agent has jobs that are not finished.
+    pub fn has_jobs(self, agent: AgentId) -> bool {
+        let agent = self.core.dispatch.agents.get(agent);
+        agent.is_some_and(|agent| {
+            agent.jobs().any(|vertex| self.core.queue.vertices[vertex].state == VertexState::Fed)
+        })
+    }
+
+    /// Returns true if notes or removals are not on disk yet.
+    pub fn has_unwritten(self) -> bool {
+        !self.core.notes.unwritten.is_empty()
+            || self.core.queue.messages.iter().any(|(_, message)| message.is_removing)
     }
 }

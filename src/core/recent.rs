@@ -10,12 +10,16 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time that is covered.
 const MAX_SPAN: Duration = Duration::from_secs(900);
 
-/// Counters as they were at some times of the last 15 minutes, without mail from before the start.
+/// Counters at some times of the last 15 minutes.
+///
+/// They leave out mail from before the start.
 #[derive(Default)]
 pub struct RecentCounters {
     samples: VecDeque<(Timestamp, Counters)>,
     /// Time of the first event.
     started: Option<Timestamp>,
+    /// Time before which there is no other sample.
+    next: Option<Timestamp>,
     /// Messages and recipients that came before the start. They are loaded, not received.
     loaded: Counters,
 }
@@ -23,10 +27,14 @@ pub struct RecentCounters {
 impl RecentCounters {
     /// Records the counters at the beginning of an event, before it changes them.
     pub(crate) fn record(&mut self, now: Timestamp, counters: &Counters) {
-        self.started.get_or_insert(now);
-        if self.samples.back().is_some_and(|(last, _)| now < *last + SAMPLE_INTERVAL) {
-            return;
+        if self.next.is_none_or(|next| next <= now) {
+            self.add_sample(now, counters);
         }
+    }
+
+    fn add_sample(&mut self, now: Timestamp, counters: &Counters) {
+        self.started.get_or_insert(now);
+        self.next = Some(now + SAMPLE_INTERVAL);
         self.samples.push_back((now, self.received(counters)));
         // The first one stays as long as it is needed to cover the whole time.
         while self.samples.get(1).is_some_and(|(time, _)| *time + MAX_SPAN < now) {
@@ -61,6 +69,7 @@ impl RecentCounters {
     /// Moves all times, because the clock was set.
     pub(crate) fn shift(&mut self, step: ClockStep) {
         self.started = self.started.map(|time| time + step);
+        self.next = self.next.map(|time| time + step);
         self.samples.iter_mut().for_each(|(time, _)| *time = *time + step);
     }
 
@@ -86,9 +95,11 @@ impl RecentCounters {
 }
 
 impl crate::Scheduler {
-    /// What was counted in the last `span`, up to 15 minutes, and in which part of that time.
+    /// What was counted in the last `span`, up to 15 minutes.
+    ///
+    /// Also returns the part of that time that is known.
     pub fn counted_in_last(&self, now: Timestamp, span: Duration) -> (Duration, Counters) {
-        self.recent.since(now, span.min(MAX_SPAN), &self.counters)
+        self.recent.since(now, span.min(MAX_SPAN), &self.shell.counters)
     }
 }
 

@@ -14,7 +14,7 @@
 //! 6. Rings on waitlists try again, if an agent or a limit was freed.
 //! 7. A ring that is no longer used is removed. Any other gives agents to its ready threads.
 //!
-//! At the end, overrides that have changed are stored.
+//! At the end, packets of bulk jobs are cut, and overrides that have changed are stored.
 //!
 //! A later step may mark again what belongs to an earlier one, which then comes first.
 
@@ -29,12 +29,14 @@ impl Scheduler {
     pub(crate) fn settle(&mut self) {
         // In a new second, rings that had to wait for it come first.
         let mut is_new_second = self.dispatch.waitlists.lines.contains_key(&Resource::ForkRate)
-            && self.dispatch.fork_rate.is_over(self.now);
+            && self.dispatch.fork_rate.is_over(self.shell.now);
         loop {
             while let Some(agent) = self.dispatch.agents.next_changed() {
-                self.settle_agent(agent);
+                self.dispatch.settle_agent(&mut self.queue, &mut self.shell, agent);
             }
-            self.settle_threads();
+            if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
+                self.settle_threads();
+            }
             while let Some(message) = self.queue.messages.next_changed() {
                 self.settle_message(message);
             }
@@ -48,7 +50,8 @@ impl Scheduler {
             } else if let Some(ring) = self.dispatch.rings_to_serve.pop_front() {
                 self.settle_ring(ring);
             } else {
-                return self.store_changed_overrides();
+                self.settle_jobs();
+                return self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
             }
         }
     }
@@ -77,9 +80,9 @@ impl Scheduler {
         if timer != wanted {
             let is_shifted = self.queue.is_shifted(thread);
             self.queue.threads[thread].timer = wanted;
-            self.timers.change_thread(thread, is_shifted, [timer, wanted]);
+            self.shell.timers.change_thread(thread, is_shifted, [timer, wanted]);
         }
-        self.update_readiness(thread);
+        self.dispatch.update_readiness(&mut self.queue, &self.settings, thread);
         self.queue.threads.settled(thread);
     }
 }

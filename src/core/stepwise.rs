@@ -23,14 +23,20 @@ struct Work {
 /// Paging is none of them, because it must also wait for a while: it has a timer.
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
-    Work { is_left: |core| !core.dispatch.backfill.is_empty(), step: Scheduler::backfill_step },
+    Work {
+        is_left: |core| !core.dispatch.backfill.is_empty(),
+        step: |core, budget| core.dispatch.backfill_step(&mut core.queue, core.shell.now, budget),
+    },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
     Work {
         is_left: |core| !core.dispatch.windows.rounds.is_empty(),
         step: Scheduler::window_round_step,
     },
     Work { is_left: |core| !core.queue.expiry_checks.is_empty(), step: Scheduler::expiry_step },
-    Work { is_left: |core| !core.queue.deferrals.is_empty(), step: Scheduler::deferral_step },
+    Work {
+        is_left: |core| !core.queue.deferrals.is_empty(),
+        step: |core, budget| core.dispatch.deferral_step(&mut core.queue, &mut core.shell, budget),
+    },
 ];
 
 impl Scheduler {

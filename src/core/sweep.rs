@@ -8,8 +8,10 @@
 //! or whose timer expires, gets the configuration and the clock at once.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderTicket};
-use crate::queue::ThreadId;
+use crate::operator::overrides::Overrides;
+use crate::queue::{Queue, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -118,37 +120,45 @@ impl Scheduler {
             let order = self.sweep.override_orders().next();
             if let Some(order) = order {
                 cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;
-                let effect = self.apply_overrides(thread);
+                let effect =
+                    self.dispatch.apply_overrides(&mut self.queue, &self.overrides, thread);
                 self.orders.add_order_effect(order, &effect);
             }
         }
         self.sweep.advance(self.queue.threads.pool().slots());
         while let Some(change) = self.sweep.pop_complete() {
             if let SweptChange::Overrides(Some(order)) = change {
-                self.finish_order_part(order, None);
+                self.orders.finish_order_part(&mut self.shell, order, None);
             }
         }
         budget.saturating_sub(cost)
     }
+}
 
+impl Dispatch {
     /// Applies the overrides to a thread. Returns what that has changed.
-    fn apply_overrides(&mut self, thread: ThreadId) -> Effect {
+    fn apply_overrides(
+        &mut self,
+        queue: &mut Queue,
+        overrides: &Overrides,
+        thread: ThreadId,
+    ) -> Effect {
         let mut effect = Effect::default();
-        self.reapply_limits_to_ring(self.queue.threads[thread].ring);
-        if self.apply_limits_to_thread(thread) {
+        self.reapply_limits_to_ring(overrides, queue.threads[thread].ring);
+        if overrides.apply_limits_to_thread(queue, thread) {
             effect.threads = 1;
         }
-        if self.update_hold(thread) {
+        if queue.update_hold(self, overrides, thread) {
             // A thread that was released is served at once, even with `wakeuprestartonly`.
-            self.queue.threads[thread].is_woken = true;
-            let thread_ref = &self.queue.threads[thread];
+            queue.threads[thread].is_woken = true;
+            let thread_ref = &queue.threads[thread];
             effect.threads = 1;
             effect.recipients = thread_ref.recipients;
-            let fed = thread_ref.fed.iter(&self.queue.vertices);
-            effect.busy = fed.map(|vertex| self.queue.vertices[vertex].pending).sum();
+            let fed = thread_ref.fed.iter(&queue.vertices);
+            effect.busy = fed.map(|vertex| queue.vertices[vertex].pending).sum();
         }
         // The limit of the ring may have changed, too.
-        self.queue.threads.mark(thread);
+        queue.threads.mark(thread);
         effect
     }
 }

@@ -7,6 +7,7 @@ use crate::queue::{MessageId, Queue, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};
+use zsched_spool::bulk::JobId;
 
 /// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub enum Timer {
     ReadMore,
     /// A message whose control file could not be read again.
     ReadAgain(MessageId),
+    /// A bulk job whose time has come.
+    Bulk(JobId),
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

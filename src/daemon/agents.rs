@@ -194,8 +194,8 @@ impl AgentProcesses {
                 }
                 return false;
             }
-            let said = &self.read_buffer[..count];
-            let too_long = process.line_buffer.push(said, |line| output(AgentOutput::Line(line)));
+            let bytes = &self.read_buffer[..count];
+            let too_long = process.line_buffer.push(bytes, |line| output(AgentOutput::Line(line)));
             if too_long > 0 {
                 output(AgentOutput::Skipped(too_long));
             }

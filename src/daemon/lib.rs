@@ -20,6 +20,7 @@ mod reports;
 mod state;
 mod net;
 mod logging;
+mod drop_worker;
 mod service_manager;
 mod worker;
 mod timeouts;

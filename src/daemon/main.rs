@@ -1,16 +1,9 @@
 //! The scheduler daemon.
 
-use std::io::Write;
-use zsched_sys as sys;
-
 fn main() {
-    if let Some(status) = sys::become_agent() {
+    if let Some(status) = zsched_sys::become_agent() {
         std::process::exit(status);
     }
-    if let Err(error) = sys::reset_inherited_state() {
-        // Standard error may be closed.
-        writeln!(std::io::stderr(), "scheduler: inherited signals: {error}").ok();
-        std::process::exit(1);
-    }
+    zsched_service::reset_inherited_state_or_exit("scheduler");
     std::process::exit(zsched_daemon::main(zsched_command_line::parse()));
 }

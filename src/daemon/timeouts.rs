@@ -37,6 +37,8 @@ pub(crate) struct Timeouts {
     pub companion_restart: Duration,
     /// Minimum time between two writes of the file of learned state.
     pub learned_interval: Duration,
+    /// Time between scans of the drop folder.
+    pub drop_scan: Duration,
     /// Maximum time to wait at the end for the disk of a log.
     pub log_end: Duration,
 }
@@ -66,6 +68,7 @@ impl Timeouts {
             failed_open: seconds(5.0),
             companion_restart: seconds(5.0),
             learned_interval: seconds(30.0),
+            drop_scan: seconds(60.0),
             log_end: seconds(10.0),
         }
     }

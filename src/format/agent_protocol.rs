@@ -21,7 +21,9 @@ pub const HUNGRY: &str = "#hungry";
 pub const IDLE: &str = "#idle";
 /// The word before the path of a control file without pending recipients.
 pub const RESYNC: &str = "#resync";
-/// The word before the result of a TLS session, a JSON object (RFC 8460, 4.4), for the status log.
+/// The word before the result of a TLS session.
+///
+/// That is a JSON object (RFC 8460, 4.4), for the status log.
 pub const TLS_RESULT: &str = "#tls";
 
 /// A line from the scheduler to an agent.

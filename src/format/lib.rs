@@ -12,6 +12,7 @@ pub mod address_list;
 pub mod control_file;
 pub mod header;
 pub mod priority;
+pub mod schedule;
 pub mod selection;
 pub mod spool_id;
 pub mod time;
@@ -24,6 +25,7 @@ pub mod line_buffer;
 
 // What people and programs read.
 pub mod action_counts;
+pub mod log_limiter;
 pub mod printable;
 pub mod status_code;
 #[cfg(feature = "status-log")]

@@ -1,8 +1,8 @@
 //! Finds routes, opens connections, and decides what each must be protected with.
 
 use crate::connection::{self, ConnectError, Connection};
-use crate::destination::{Destination, domain_name};
 use crate::dns::{Dns, Lookups};
+use crate::next_hop::{NextHop, domain_name};
 use crate::route::{Endpoint, Exchanger, OwnAddresses, Route, Router};
 use crate::route_error::RouteError;
 use crate::settings::{DnsSettings, RoutingSettings, TlsSettings};
@@ -48,23 +48,21 @@ impl MailExchangers {
     /// Finds the hosts to which the mail of a destination goes.
     ///
     /// At the deadline, lookups without an answer have timed out.
-    pub fn route(
-        &mut self,
-        destination: &Destination,
-        deadline: Instant,
-    ) -> Result<Route, RouteError> {
+    pub fn route(&mut self, destination: &NextHop, deadline: Instant) -> Result<Route, RouteError> {
         self.router(deadline).route(destination)
     }
 
-    /// Where the mail of a destination goes, one after the other, if no host of its route takes it.
-    pub fn fallbacks(&self, destination: &Destination) -> &[Destination] {
+    /// Next hops to try after the route of a destination.
+    ///
+    /// Mail goes there if no host of the route takes it.
+    pub fn fallbacks(&self, destination: &NextHop) -> &[NextHop] {
         self.routing.smarthost_rule(destination).map_or(&[], |rule| &rule.fallback)
     }
 
     /// Finds the hosts of a fallback. The smarthost table is not applied to it.
     pub fn route_to_fallback(
         &mut self,
-        fallback: &Destination,
+        fallback: &NextHop,
         deadline: Instant,
     ) -> Result<Route, RouteError> {
         self.router(deadline).route_to(fallback, true)
@@ -82,7 +80,7 @@ impl MailExchangers {
     }
 
     /// Chooses the address from which connections to a destination come.
-    pub fn source(&mut self, channel: &str, destination: &Destination) -> Source {
+    pub fn source(&mut self, channel: &str, destination: &NextHop) -> Source {
         let rules = &self.routing.source;
         Source::choose(rules, channel, &destination.host(), &mut self.random)
     }
@@ -103,29 +101,19 @@ impl MailExchangers {
 
     /// Decides how a connection to an exchanger of a route must be protected.
     ///
-    /// Looks up TLSA records and policies of MTA-STS where the settings ask for them.
+    /// Looks up TLSA records and policies of MTA-STS where the settings ask for them. With
+    /// `requires_tls`, for a message with REQUIRETLS (RFC 8689), it does so in any case, unless a
+    /// rule for the destination forbids MTA-STS.
     pub fn tls_policy(
         &mut self,
         route: &Route,
         exchanger: &Exchanger,
-        deadline: Instant,
-    ) -> Result<TlsPolicy, PolicyError> {
-        let (validates, runtime) = (self.dns.validates(), runtime(&mut self.runtime));
-        self.policies.find(route, exchanger, validates, &mut self.dns.on(runtime), deadline)
-    }
-
-    /// The same for a message with REQUIRETLS (RFC 8689), whatever the settings say.
-    ///
-    /// A policy of MTA-STS is looked up unless a rule for the destination forbids it.
-    pub fn required_tls_policy(
-        &mut self,
-        route: &Route,
-        exchanger: &Exchanger,
+        requires_tls: bool,
         deadline: Instant,
     ) -> Result<TlsPolicy, PolicyError> {
         let (validates, runtime) = (self.dns.validates(), runtime(&mut self.runtime));
         let mut lookups = self.dns.on(runtime);
-        self.policies.find_required(route, exchanger, validates, &mut lookups, deadline)
+        self.policies.find(route, exchanger, requires_tls, validates, &mut lookups, deadline)
     }
 }
 

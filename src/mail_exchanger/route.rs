@@ -7,8 +7,8 @@
 //! Pure: DNS is asked through [`Lookups`], chance comes from a generator, and whether an address
 //! is this host's own is asked through [`OwnAddresses`].
 
-use crate::destination::{Destination, Target};
 use crate::dns::{Answer, LookupFailure, Lookups, Question, Record, RecordKind};
+use crate::next_hop::{NextHop, NextHopKind};
 use crate::route_error::{RouteError, RouteErrorKind};
 use crate::settings::{AddressFamily, RoutingSettings};
 use std::fmt;
@@ -23,7 +23,7 @@ const SMTP_PORT: u16 = 25;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The destination, or the smarthost that stands for it.
-    pub next_hop: Destination,
+    pub next_hop: NextHop,
     /// True if the smarthost table has changed the destination.
     pub is_smarthost: bool,
     /// True if the MX records are validated by DNSSEC, or no MX records were needed.
@@ -106,7 +106,7 @@ struct Candidate {
 
 impl<L: Lookups, O: OwnAddresses> Router<'_, L, O> {
     /// Finds the route of a destination.
-    pub(crate) fn route(&mut self, destination: &Destination) -> Result<Route, RouteError> {
+    pub(crate) fn route(&mut self, destination: &NextHop) -> Result<Route, RouteError> {
         match self.settings.smarthost_rule(destination).and_then(|rule| rule.next_hop.as_ref()) {
             Some(next_hop) => self.route_to(next_hop, true),
             None => self.route_to(destination, false),
@@ -116,7 +116,7 @@ impl<L: Lookups, O: OwnAddresses> Router<'_, L, O> {
     /// Finds the route to a host, whatever the smarthost table has for it.
     pub(crate) fn route_to(
         &mut self,
-        next_hop: &Destination,
+        next_hop: &NextHop,
         is_smarthost: bool,
     ) -> Result<Route, RouteError> {
         let mut route = Route {
@@ -128,19 +128,19 @@ impl<L: Lookups, O: OwnAddresses> Router<'_, L, O> {
             max_sessions: self.settings.max_sessions.max(1),
         };
         let port = next_hop.port.unwrap_or(self.default_port);
-        match &next_hop.target {
-            Target::Socket(path) => {
+        match &next_hop.kind {
+            NextHopKind::Socket(path) => {
                 route.exchangers.push(fixed(host_of(next_hop), Endpoint::Unix(path.clone())));
             }
-            Target::Address(address) => {
+            NextHopKind::Address(address) => {
                 let endpoint = Endpoint::Tcp(SocketAddr::new(*address, port));
                 route.exchangers.push(fixed(host_of(next_hop), endpoint));
             }
-            Target::Host(name) => {
+            NextHopKind::Host(name) => {
                 let candidates = vec![Candidate { name: name.clone(), preference: None }];
                 self.resolve(name, candidates, port, false, &mut route)?;
             }
-            Target::Domain(name) => {
+            NextHopKind::Domain(name) => {
                 let candidates = self.exchangers_of(name, &mut route)?;
                 self.resolve(name, candidates, port, port == SMTP_PORT, &mut route)?;
             }
@@ -359,9 +359,9 @@ fn fixed(name: String, endpoint: Endpoint) -> Exchanger {
     }
 }
 
-fn host_of(next_hop: &Destination) -> String {
-    match &next_hop.target {
-        Target::Address(_) => Destination { port: None, ..next_hop.clone() }.to_string(),
+fn host_of(next_hop: &NextHop) -> String {
+    match &next_hop.kind {
+        NextHopKind::Address(_) => NextHop { port: None, ..next_hop.clone() }.to_string(),
         _ => next_hop.host(),
     }
 }

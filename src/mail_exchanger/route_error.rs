@@ -1,7 +1,7 @@
 //! Why mail cannot be routed, with the codes for reports.
 
-use crate::destination::DestinationError;
 use crate::dns::LookupFailure;
+use crate::next_hop::NextHopError;
 use std::fmt;
 
 /// Why a destination has no route.
@@ -89,7 +89,7 @@ impl RouteError {
     }
 
     /// The error of a destination that cannot be parsed.
-    pub fn of_destination(text: &str, error: &DestinationError) -> RouteError {
+    pub fn of_destination(text: &str, error: &NextHopError) -> RouteError {
         let text = text.escape_debug().to_string();
         RouteError::new(RouteErrorKind::InvalidDestination, &text, &error.to_string())
     }

@@ -26,8 +26,8 @@
 //!
 //! Rules of a table are tried in the order of the file; the first one that matches decides.
 
-use crate::destination::{Destination, DestinationError, domain_name};
 use crate::interval::deserialize_interval;
+use crate::next_hop::{NextHop, NextHopError, domain_name};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ pub enum AddressFamily {
 
 impl RoutingSettings {
     /// The rule of the smarthost table for a destination.
-    pub(crate) fn smarthost_rule(&self, destination: &Destination) -> Option<&SmarthostRule> {
+    pub(crate) fn smarthost_rule(&self, destination: &NextHop) -> Option<&SmarthostRule> {
         let host = destination.host();
         self.smarthost.iter().find(|rule| rule.destination.matches(&host))
     }
@@ -174,10 +174,10 @@ pub struct SmarthostRule {
     pub destination: HostPattern,
     /// Where they go instead. Without it, they go to their own exchangers.
     #[serde(default)]
-    pub next_hop: Option<Destination>,
+    pub next_hop: Option<NextHop>,
     /// Where they go if no server of the next hop takes mail (Postfix `smtp_fallback_relay`).
     #[serde(default)]
-    pub fallback: Vec<Destination>,
+    pub fallback: Vec<NextHop>,
 }
 
 /// A rule of `[[routing.source]]`.
@@ -308,9 +308,9 @@ impl DomainName {
 }
 
 impl TryFrom<String> for DomainName {
-    type Error = DestinationError;
+    type Error = NextHopError;
 
-    fn try_from(text: String) -> Result<DomainName, DestinationError> {
+    fn try_from(text: String) -> Result<DomainName, NextHopError> {
         domain_name(&text).map(DomainName)
     }
 }
@@ -361,10 +361,10 @@ pub fn parse_settings<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T,
     })
 }
 
-impl<'de> Deserialize<'de> for Destination {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Destination, D::Error> {
+impl<'de> Deserialize<'de> for NextHop {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<NextHop, D::Error> {
         let text = String::deserialize(from)?;
-        Destination::parse(&text).map_err(serde::de::Error::custom)
+        NextHop::parse(&text).map_err(serde::de::Error::custom)
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         let rule = &routing.smarthost[0];
         assert!(rule.destination.matches("a.internal.example"));
         assert!(!rule.destination.matches("internal.example"));
-        let next_hop = rule.next_hop.as_ref().map(Destination::to_string);
+        let next_hop = rule.next_hop.as_ref().map(NextHop::to_string);
         assert_eq!(next_hop.as_deref(), Some("[relay.example]:587"));
         let weights: Vec<u32> = routing.source[0].addresses.iter().map(|a| a.weight).collect();
         assert_eq!(weights, [3, 1]);

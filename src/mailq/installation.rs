@@ -1,7 +1,7 @@
 //! The variables of the ZENV file that `mailq` uses.
 
 use crate::failure::Failure;
-use crate::options::ServerOptions;
+use crate::options::ConnectOptions;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -15,14 +15,14 @@ const MAX_MAILQ_FILE_LEN: u64 = 4096;
 /// An installation of the mailer: its variables, its spool, and the server that is asked.
 pub(crate) struct Installation {
     /// Server to ask, and login.
-    pub(crate) options: ServerOptions,
+    pub(crate) options: ConnectOptions,
     zenv: Zenv,
     spool: Spool,
 }
 
 impl Installation {
     /// Reads the ZENV file of the installation, see [`Zenv::find`].
-    pub(crate) fn read(options: &ServerOptions) -> Result<Installation, Failure> {
+    pub(crate) fn read(options: &ConnectOptions) -> Result<Installation, Failure> {
         let zenv = Zenv::find(options.zenv.as_deref());
         // The error names the file.
         let zenv = zenv.map_err(|error| Failure::Installation(error.to_string()))?;
@@ -66,7 +66,7 @@ impl Installation {
 
     /// Returns true if the scheduler of this installation is asked, on this host.
     pub(crate) fn is_asked(&self) -> bool {
-        let ServerOptions { server, port, .. } = &self.options;
+        let ConnectOptions { server, port, .. } = &self.options;
         server.is_none() && port.is_none() && self.mail_server().is_none()
     }
 

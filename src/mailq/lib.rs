@@ -42,9 +42,9 @@ mod replay;
 
 pub use classic::queue::{QueuedThread, Vertex};
 pub use connect::credentials::Credentials;
-pub use console::Command;
+pub use console::MailqCommand;
 pub use failure::Failure;
-pub use options::{ClassicOptions, MailqOptions, ServerOptions};
+pub use options::{ClassicOptions, ConnectOptions, MailqOptions};
 pub use replay::{read_answer, show_answer, show_answers};
 
 use screen::warn;
@@ -52,7 +52,7 @@ use std::io::{self, IsTerminal};
 
 /// Runs the program. Returns the exit status.
 pub fn main(options: MailqOptions) -> i32 {
-    let is_check = matches!(options.command, Some(Command::Check(_)));
+    let is_check = matches!(options.command, Some(MailqCommand::Check(_)));
     let failure = match options.check().and_then(|options| run(&options)) {
         Ok(status) => return status,
         Err(failure) => failure,

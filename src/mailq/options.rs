@@ -5,7 +5,7 @@
 //! all of it.
 
 use crate::connect::credentials::Credentials;
-use crate::console::{Command, print_failed_check};
+use crate::console::{MailqCommand, print_failed_check};
 use crate::failure::Failure;
 use crate::screen::warn;
 use clap::error::{ContextKind, ContextValue};
@@ -28,7 +28,7 @@ use zsched_command_line::sysexits::EX_USAGE;
 pub struct MailqOptions {
     /// Server to ask, and login.
     #[command(flatten)]
-    pub server_options: ServerOptions,
+    pub server_options: ConnectOptions,
 
     /// Output without a command.
     #[command(flatten)]
@@ -38,15 +38,15 @@ pub struct MailqOptions {
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
-    /// Command, if any.
+    /// MailqCommand, if any.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<MailqCommand>,
 }
 
 /// Server to ask, and login.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
-pub struct ServerOptions {
+pub struct ConnectOptions {
     /// Use IPv4 addresses of the server only
     ///
     /// Of -4 and -6, the last one counts.
@@ -231,7 +231,9 @@ impl MailqOptions {
     }
 }
 
-/// What is wrong if the first word of a command line, which cannot be used, is no command.
+/// Explains a first word that is no command.
+///
+/// The command line cannot be used.
 ///
 /// The parser takes such a word for the name of a server, and complains about what follows.
 fn unknown_command(
@@ -291,7 +293,7 @@ pub(crate) fn similar_word<'n>(word: &str, names: &[&'n str]) -> Option<&'n str>
     is_similar.then_some(*similar)
 }
 
-impl ServerOptions {
+impl ConnectOptions {
     /// Returns true if -4 and -6 permit an address.
     pub fn permit(&self, address: &SocketAddr) -> bool {
         (!self.ipv4 || address.is_ipv4()) && (!self.ipv6 || address.is_ipv6())
@@ -299,7 +301,7 @@ impl ServerOptions {
 
     /// Returns true if the options select a server, or a way to it.
     pub fn selects_server(&self) -> bool {
-        let ServerOptions { ipv4, ipv6, port, server, login, login_file, .. } = self;
+        let ConnectOptions { ipv4, ipv6, port, server, login, login_file, .. } = self;
         let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
         is_chosen || [port, server, login].iter().any(|text| text.is_some())
     }
@@ -449,7 +451,7 @@ mod tests {
             let options = options(arguments);
             assert_eq!(options.server_options.server.as_deref(), Some("a"), "{arguments}");
             assert_eq!(options.server_options.port.as_deref(), Some("5"), "{arguments}");
-            assert!(matches!(options.command, Some(Command::Etrn { host }) if host == "x"));
+            assert!(matches!(options.command, Some(MailqCommand::Etrn { host }) if host == "x"));
         }
         assert_eq!(options("-- etrn").server_options.server.as_deref(), Some("etrn"));
         for arguments in ["-v etrn x", "-K 5 etrn x", "-h a etrn x", "--server a b"] {

@@ -48,7 +48,7 @@ pub(crate) struct Screen<'w> {
     held: Option<Vec<u8>>,
     columns: Option<usize>,
     has_colour: bool,
-    /// True if the mark where a text is cut is not in the characters of the terminal.
+    /// True if the terminal lacks the mark for a cut.
     is_ascii: bool,
 }
 

@@ -20,7 +20,9 @@ const MAX_PADDED_WIDTH: usize = 320;
 /// An operator recognises a name by its beginning, and types it in the next command.
 const CUTS: [(ColumnKind, usize); 3] =
     [(ColumnKind::Name, 32), (ColumnKind::Text, 20), (ColumnKind::Name, 20)];
-/// Minimum widths to which columns are cut so that a text is not left out, in this order.
+/// Minimum widths of columns that are cut for a text.
+///
+/// They are cut in this order, so that the text is not left out.
 const CUTS_FOR_TEXT: [(ColumnKind, usize); 2] = [(ColumnKind::Text, 12), (ColumnKind::Name, 16)];
 /// Mark in the line of titles where a column is left out.
 const MARK_OF_COLUMNS: &str = "  …";

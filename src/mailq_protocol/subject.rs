@@ -15,8 +15,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Reads `channel/host`, a spool id, or the name of a control file with or without its folder.
-    /// `None` if it is none of these.
+    /// Reads a destination, a spool id, or a file name.
+    ///
+    /// A destination is `channel/host`; the name of a control file may have its folder. `None` if
+    /// it is none of these.
     pub fn parse(text: &str) -> Option<Subject> {
         if let Some(number) = SpoolId::number_in(text) {
             return Some(Subject::Message(number, Some(text.to_string())));

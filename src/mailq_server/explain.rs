@@ -38,14 +38,15 @@ impl ExplainCursor {
     pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<ExplainCursor> {
         match subject {
             Subject::Thread(channel, host) => scheduler
+                .view()
                 .thread_id(&channel, &host)
                 .map(|_| ExplainCursor(Remaining::Thread(channel, host))),
             Subject::Message(number, id) => {
-                let message = scheduler.message(number)?;
+                let message = scheduler.view().message(number)?;
                 if id.is_some_and(|id| id != message.spool_id().to_string()) {
                     return None;
                 }
-                let vertices = scheduler.vertices_of(message).map(|queued| queued.id);
+                let vertices = scheduler.view().vertices_of(message).map(|queued| queued.id);
                 let vertices = vertices.collect::<Vec<VertexId>>().into_iter();
                 Some(ExplainCursor(Remaining::Message(number, vertices)))
             }
@@ -56,7 +57,7 @@ impl ExplainCursor {
     pub(crate) fn message<'s>(&self, scheduler: &'s Scheduler) -> Option<&'s Message> {
         match self.0 {
             Remaining::Thread(..) => None,
-            Remaining::Message(number, _) => scheduler.message(number),
+            Remaining::Message(number, _) => scheduler.view().message(number),
         }
     }
 
@@ -72,14 +73,15 @@ impl ExplainCursor {
     ) -> bool {
         match &mut self.0 {
             Remaining::Thread(channel, host) => {
-                let waits = scheduler.why_thread(channel, host).unwrap_or_default();
+                let waits = scheduler.view().why_thread(channel, host).unwrap_or_default();
                 waits.iter().for_each(|wait| emit(wait, false));
                 true
             }
             Remaining::Message(number, vertices) => {
                 let some = vertices.by_ref().take(MAX_VERTICES_PER_STEP);
-                let there = some.filter_map(|vertex| scheduler.vertex_in_message(*number, vertex));
-                there.for_each(|queued| emit(&scheduler.why_vertex(&queued), true));
+                let there =
+                    some.filter_map(|vertex| scheduler.view().vertex_in_message(*number, vertex));
+                there.for_each(|queued| emit(&scheduler.view().why_vertex(&queued), true));
                 vertices.len() == 0
             }
         }
@@ -218,6 +220,18 @@ pub fn predicate(
             format!("{waits} for the current delivery and the pause after it ({keyword}, {line})")
         }
         Why::Held { hold } => held(hold, is_one, now),
+        Why::Scheduled { at, window } => {
+            let are = if is_one { "is" } else { "are" };
+            let (left, at) = (ShortDuration(at.seconds_since(now).max(0)), clock(*at, now));
+            let window = window.as_ref().map_or(String::new(), |window| {
+                format!(", in the window {} of its sender", one_line(window.text().as_bytes()))
+            });
+            format!("{are} scheduled for {at}, in {left}{window}")
+        }
+        Why::Kept => {
+            let are = if is_one { "is" } else { "are" };
+            format!("{are} kept: the priority is z")
+        }
         Why::Turn => "is about to be given to an agent".to_string(),
     }
 }
@@ -269,7 +283,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
         Refusal::Loading => "the spool is still being loaded (option -S)".to_string(),
         Refusal::Ending => "the scheduler is ending".to_string(),
         Refusal::NotSelected => {
-            let selected = scheduler.settings().selection.as_ref();
+            let selected = scheduler.view().settings().selection.as_ref();
             let shown = selected.map_or(String::new(), ToString::to_string);
             format!("only {shown} is served (option -p)")
         }

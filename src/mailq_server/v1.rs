@@ -9,7 +9,7 @@
 //! Hosts:
 //! funet.fi:<TAB>>1
 //! End:
-//! <thread report>
+//! <queue report>
 //! ```
 //!
 //! The dump is written step by step, as fast as the client reads it. A large queue or a slow client
@@ -17,7 +17,7 @@
 //! in the order of their numbers; it keeps four bytes for each vertex shown and at most 72 for each
 //! destination.
 
-use super::report::{ReportForm, ThreadReport, push};
+use super::queue_report::{QueueReport, ReportForm, push};
 use crate::classic::{HELD, LimitKind, limit_of};
 use crate::v2::Step;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Dump {
     with_vertices: bool,
     next_number: u64,
     shown: ShownKeys,
-    report: ThreadReport,
+    report: QueueReport,
 }
 
 /// Keys of the vertices shown so far, from 1; 0 is none.
@@ -97,7 +97,7 @@ impl Dump {
             with_vertices,
             next_number: 0,
             shown: ShownKeys::default(),
-            report: ThreadReport::new(ReportForm::Full),
+            report: QueueReport::new(ReportForm::Full),
         }
     }
 
@@ -139,9 +139,9 @@ impl Dump {
                     Stage::KeyLists(KeyLists::none())
                 };
             }
-            Stage::Vertices => match scheduler.message_at_or_after(self.next_number) {
+            Stage::Vertices => match scheduler.view().message_at_or_after(self.next_number) {
                 Some(message) => {
-                    for vertex in scheduler.vertices_of(message) {
+                    for vertex in scheduler.view().vertices_of(message) {
                         self.write_vertex(scheduler, now, &vertex, out);
                     }
                     match message.name.number().checked_add(1) {
@@ -289,7 +289,9 @@ impl KeyLists {
     }
 }
 
-/// Text for a vertex that waits for a request, or for the next turn of the scheduler.
+/// Text for a vertex that waits for no time.
+///
+/// It waits for a request, or for the next turn of the scheduler.
 const INACTIVE: &[u8] = b"activation pending, thread inactive";
 
 fn write_notes(
@@ -299,13 +301,18 @@ fn write_notes(
     out: &mut Vec<u8>,
 ) {
     out.push(b'(');
-    let reason = scheduler.reason_of(queued.id);
-    let newest = scheduler.agents_of(queued.thread).next();
+    let reason = scheduler.view().reason_of(queued.id);
+    let newest = scheduler.view().agents_of(queued.thread).next();
     match (reason, newest, limit_of(reason)) {
         (Reason::Held, ..) => out.extend_from_slice(HELD.as_bytes()),
         (Reason::Retry(at), ..) => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
         }
+        (Reason::Scheduled(at), ..) => {
+            let left = ShortDuration(at.seconds_since(now).max(0));
+            push(out, format_args!("scheduled, in {left}"));
+        }
+        (Reason::Kept, ..) => out.extend_from_slice(b"kept, priority z"),
         (Reason::Request, ..) => out.extend_from_slice(INACTIVE),
         (_, Some(agent), _) => {
             let pid = agent.pid.unwrap_or_default();

@@ -4,7 +4,7 @@ use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 
 /// The action of a recipient. The order is that of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum DsnAction {
     /// It could not be delivered and is not tried again.
     Failed,
     /// It is late, and tried again.
@@ -17,30 +17,35 @@ pub enum Action {
     Expanded,
 }
 
-impl Action {
+impl DsnAction {
     /// All actions, in the order of a report.
-    pub const ALL: [Action; 5] =
-        [Action::Failed, Action::Delayed, Action::Relayed, Action::Delivered, Action::Expanded];
+    pub const ALL: [DsnAction; 5] = [
+        DsnAction::Failed,
+        DsnAction::Delayed,
+        DsnAction::Relayed,
+        DsnAction::Delivered,
+        DsnAction::Expanded,
+    ];
 
     /// The word of RFC 3464, as in notary data.
     pub fn word(self) -> &'static str {
         match self {
-            Action::Failed => "failed",
-            Action::Delayed => "delayed",
-            Action::Relayed => "relayed",
-            Action::Delivered => "delivered",
-            Action::Expanded => "expanded",
+            DsnAction::Failed => "failed",
+            DsnAction::Delayed => "delayed",
+            DsnAction::Relayed => "relayed",
+            DsnAction::Delivered => "delivered",
+            DsnAction::Expanded => "expanded",
         }
     }
 
     /// The word in the subject of a form.
     pub(crate) fn subject_word(self) -> &'static str {
         match self {
-            Action::Failed => "FAILED",
-            Action::Delayed => "DELAYED",
-            Action::Relayed => "RELAYED-OK",
-            Action::Delivered => "DELIVERED-OK",
-            Action::Expanded => "EXPANDED-OK",
+            DsnAction::Failed => "FAILED",
+            DsnAction::Delayed => "DELAYED",
+            DsnAction::Relayed => "RELAYED-OK",
+            DsnAction::Delivered => "DELIVERED-OK",
+            DsnAction::Expanded => "EXPANDED-OK",
         }
     }
 
@@ -49,7 +54,7 @@ impl Action {
     /// An expired recipient has failed with the temporary status of its last attempt.
     pub(crate) fn allows_class(self, class: u8) -> bool {
         match self {
-            Action::Failed => matches!(class, b'4' | b'5'),
+            DsnAction::Failed => matches!(class, b'4' | b'5'),
             _ => class == self.class(),
         }
     }
@@ -57,9 +62,9 @@ impl Action {
     /// The usual class of its status.
     pub(crate) fn class(self) -> u8 {
         match self {
-            Action::Failed => b'5',
-            Action::Delayed => b'4',
-            Action::Relayed | Action::Delivered | Action::Expanded => b'2',
+            DsnAction::Failed => b'5',
+            DsnAction::Delayed => b'4',
+            DsnAction::Relayed | DsnAction::Delivered | DsnAction::Expanded => b'2',
         }
     }
 }
@@ -68,13 +73,13 @@ impl Action {
 ///
 /// Data of a single field is that of a failure. `None` for empty data and other actions: they are
 /// never reported.
-pub fn action_of(notary: &[u8]) -> Option<Action> {
+pub fn action_of(notary: &[u8]) -> Option<DsnAction> {
     if notary.is_empty() {
         return None;
     }
     match notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1) {
-        None => Some(Action::Failed),
-        Some(field) => Action::ALL.into_iter().find(|action| {
+        None => Some(DsnAction::Failed),
+        Some(field) => DsnAction::ALL.into_iter().find(|action| {
             let word = action.word().as_bytes();
             field.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
         }),
@@ -89,13 +94,13 @@ mod tests {
     fn action_is_the_second_field() {
         for (notary, action) in [
             ("", None),
-            ("a@x", Some(Action::Failed)),
-            ("a@x\x01failed\x015.1.1", Some(Action::Failed)),
-            ("\x01failed\x01\x01\x01", Some(Action::Failed)),
-            ("a@x\x01Delayed", Some(Action::Delayed)),
-            ("a@x\x01delivered (to a mailbox)\x01", Some(Action::Delivered)),
-            ("a@x\x01relayed\x01", Some(Action::Relayed)),
-            ("a@x\x01expanded\x01", Some(Action::Expanded)),
+            ("a@x", Some(DsnAction::Failed)),
+            ("a@x\x01failed\x015.1.1", Some(DsnAction::Failed)),
+            ("\x01failed\x01\x01\x01", Some(DsnAction::Failed)),
+            ("a@x\x01Delayed", Some(DsnAction::Delayed)),
+            ("a@x\x01delivered (to a mailbox)\x01", Some(DsnAction::Delivered)),
+            ("a@x\x01relayed\x01", Some(DsnAction::Relayed)),
+            ("a@x\x01expanded\x01", Some(DsnAction::Expanded)),
             ("a@x\x01\x015.1.1", None),
             ("a@x\x01fail\x01", None),
         ] {

@@ -14,7 +14,7 @@ const POSTMASTER: &[u8] = b"postmaster";
 ///
 /// Reports to a program or a file, and to addresses that do not fit into a line, go to the
 /// postmaster.
-pub(crate) fn error_address(sender: Option<&[u8]>) -> Option<&[u8]> {
+pub(crate) fn report_mailbox(sender: Option<&[u8]>) -> Option<&[u8]> {
     let sender = without_brackets(sender?.trim_ascii());
     let is_x400 = sender.contains(&b'@') && sender.contains(&b'=');
     match sender.first()? {
@@ -183,9 +183,9 @@ mod tests {
             ("a@b.test>\nto <c@d.test", Some("postmaster")),
         ] {
             let expected = address.map(str::as_bytes);
-            assert_eq!(error_address(Some(sender.as_bytes())), expected, "{sender:?}");
+            assert_eq!(report_mailbox(Some(sender.as_bytes())), expected, "{sender:?}");
         }
-        assert_eq!(error_address(None), None);
+        assert_eq!(report_mailbox(None), None);
     }
 
     #[test]

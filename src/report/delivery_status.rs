@@ -21,7 +21,7 @@
 use crate::address::{TypedAddress, is_international};
 use crate::field::{Charset, date, one_line};
 use crate::notary::Outcome;
-use crate::{Action, MAX_REPORTED_RECIPIENTS, Report};
+use crate::{DsnAction, MAX_REPORTED_RECIPIENTS, Report};
 use zsched_format::xtext;
 
 /// Maximum length of a value. The line with its name stays below 998 characters (RFC 5322, 2.1.1).
@@ -111,7 +111,7 @@ impl Fields {
         }
         self.push("Final-Log-ID", &self.value(report.spool_id.as_bytes(), MAX_SHORT_VALUE_LEN));
         if let Some(until) = outcome.recipient.retry_until
-            && outcome.action == Action::Delayed
+            && outcome.action == DsnAction::Delayed
         {
             self.push("Will-Retry-Until", &date(until, &report.zone));
         }

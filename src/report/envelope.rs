@@ -9,7 +9,7 @@
 //! env-end
 //! ```
 
-use crate::address::{error_address, to_orcpt};
+use crate::address::{report_mailbox, to_orcpt};
 use crate::field::{Charset, one_line};
 use crate::{Form, Report, ReportKind};
 
@@ -18,12 +18,12 @@ const MAX_SUBMITTER_LEN: usize = 200;
 
 /// Returns true if the report has a recipient.
 pub(crate) fn has_recipients(report: &Report<'_>, form: &Form) -> bool {
-    error_address(report.sender).is_some() || !form.copies().is_empty()
+    report_mailbox(report.sender).is_some() || !form.copies().is_empty()
 }
 
 /// Returns the envelope.
 pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Vec<u8> {
-    let sender = error_address(report.sender);
+    let sender = report_mailbox(report.sender);
     let submitter = one_line(report.submitter.as_bytes(), MAX_SUBMITTER_LEN, Charset::Utf8);
     let submitter = submitter.replace(['(', ')', '\\'], "");
     let mut envelope =

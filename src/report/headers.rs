@@ -1,12 +1,12 @@
 //! The headers of the message, but those of MIME.
 
-use crate::address::{error_address, in_header};
+use crate::address::{in_header, report_mailbox};
 use crate::boundary::id_characters;
 use crate::field::{Charset, date, one_line};
 use crate::message::SpoolWriter;
 use crate::notary::Outcome;
 use crate::original::header;
-use crate::{Action, Form, Report, ReportKind};
+use crate::{DsnAction, Form, Report, ReportKind};
 use mail_builder::headers::address::Address;
 use mail_builder::headers::raw::Raw;
 use mail_builder::headers::text::Text;
@@ -25,7 +25,7 @@ pub(crate) fn write(
     outcomes: &[Outcome<'_>],
     writer: &mut SpoolWriter<'_>,
 ) {
-    let sender = error_address(report.sender);
+    let sender = report_mailbox(report.sender);
     match sender.map(in_header) {
         Some(Some(address)) => writer.verbatim(&format!("To: <{address}>\n")),
         Some(None) => writer.verbatim("To: undisclosed-recipients:;\n"),
@@ -63,7 +63,7 @@ fn write_subject(
     outcomes: &[Outcome<'_>],
     writer: &mut SpoolWriter<'_>,
 ) {
-    let is_double_fault = error_address(report.sender).is_none();
+    let is_double_fault = report_mailbox(report.sender).is_none();
     let fault = if is_double_fault { "Double-fault: " } else { "" };
     let Some(subject) = form.subject() else {
         let what = if is_double_fault { "a report" } else { "your mail" };
@@ -79,13 +79,13 @@ fn write_subject(
 
 /// The number of recipients of each action, for the subject of a form: ` [FAILED(2),DELAYED(1)]`.
 fn counts(outcomes: &[Outcome<'_>]) -> String {
-    let counts = Action::ALL.map(|action| (action, count(outcomes, action)));
+    let counts = DsnAction::ALL.map(|action| (action, count(outcomes, action)));
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let words = counts.map(|(action, count)| format!("{}({count})", action.subject_word()));
     format!(" [{}]", words.collect::<Vec<_>>().join(","))
 }
 
-fn count(outcomes: &[Outcome<'_>], action: Action) -> usize {
+fn count(outcomes: &[Outcome<'_>], action: DsnAction) -> usize {
     outcomes.iter().filter(|outcome| outcome.action == action).count()
 }
 
@@ -93,9 +93,9 @@ fn count(outcomes: &[Outcome<'_>], action: Action) -> usize {
 fn subject(outcomes: &[Outcome<'_>], what: &str) -> String {
     let Some(worst) = outcomes.first() else { return String::new() };
     let state = match worst.action {
-        Action::Failed => "Not delivered",
-        Action::Delayed => "Delayed, still trying",
-        Action::Relayed | Action::Delivered | Action::Expanded => "Delivered",
+        DsnAction::Failed => "Not delivered",
+        DsnAction::Delayed => "Delayed, still trying",
+        DsnAction::Relayed | DsnAction::Delivered | DsnAction::Expanded => "Delivered",
     };
     match count(outcomes, worst.action) {
         1 => {

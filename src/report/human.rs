@@ -10,11 +10,11 @@
 //!     Check the spelling of the address, or ask the recipient for the right one.
 //! ```
 
-use crate::address::{MAX_ADDRESS_LEN, TypedAddress, error_address};
+use crate::address::{MAX_ADDRESS_LEN, TypedAddress, report_mailbox};
 use crate::field::{Charset, date, one_line};
 use crate::notary::{Outcome, without_parentheses};
 use crate::original::header;
-use crate::{Action, Form, MAX_REPORTED_RECIPIENTS, Report};
+use crate::{DsnAction, Form, MAX_REPORTED_RECIPIENTS, Report};
 use memchr::memchr;
 use textwrap::{Options, WordSplitter};
 use zsched_format::printable::{count, grouped};
@@ -54,7 +54,7 @@ struct HumanText<'a> {
 
 impl HumanText<'_> {
     fn is_double_fault(&self) -> bool {
-        error_address(self.report.sender).is_none()
+        report_mailbox(self.report.sender).is_none()
     }
 
     fn message(&self) -> &'static str {
@@ -84,19 +84,19 @@ impl HumanText<'_> {
         let message = self.message();
         let recipients = count(group.len() as u64, "recipient");
         self.paragraph(&match group[0].action {
-            Action::Failed => {
+            DsnAction::Failed => {
                 format!("{message} could not be delivered to {recipients}, and is not tried again:")
             }
-            Action::Delayed => format!(
+            DsnAction::Delayed => format!(
                 "{message} has not reached {recipients} yet. It is tried again: you need not do \
                  anything, and need not send it again."
             ),
-            Action::Relayed => format!(
+            DsnAction::Relayed => format!(
                 "{message} was passed on for {recipients} to a mail system that may send no \
                  notice of the delivery:"
             ),
-            Action::Delivered => format!("{message} was delivered to {recipients}:"),
-            Action::Expanded => format!(
+            DsnAction::Delivered => format!("{message} was delivered to {recipients}:"),
+            DsnAction::Expanded => format!(
                 "{message} was delivered to {recipients}, and passed on to the members of a list:"
             ),
         });
@@ -124,7 +124,7 @@ impl HumanText<'_> {
             quoted.iter().for_each(|line| self.wrapped(6, line));
         }
         if let Some(until) = outcome.recipient.retry_until
-            && outcome.action == Action::Delayed
+            && outcome.action == DsnAction::Delayed
         {
             self.line(4, &format!("Tried again until {}.", date(until, &self.report.zone)));
         }
@@ -135,7 +135,7 @@ impl HumanText<'_> {
     }
 
     fn close(&mut self, outcomes: &[Outcome<'_>]) {
-        let has_failure = outcomes.iter().any(|outcome| outcome.action == Action::Failed);
+        let has_failure = outcomes.iter().any(|outcome| outcome.action == DsnAction::Failed);
         if has_failure && !self.is_double_fault() {
             let host = value(self.report.reporting_mta.as_bytes());
             self.paragraph(&format!(
@@ -214,10 +214,10 @@ fn quoted_lines(outcome: &Outcome<'_>) -> Vec<String> {
         .map(|line| one_line(line, MAX_QUOTED_LINE_LEN, Charset::Utf8))
         .collect();
     let answer = answer(outcome.diagnostic);
-    let said = answer.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
-    if !said.is_empty() && !lines.iter().any(|line| line.contains(said)) {
-        // Without its status code, an agent may say the same.
-        lines.retain(|line| !said.ends_with(line.as_str()));
+    let text = answer.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+    if !text.is_empty() && !lines.iter().any(|line| line.contains(text)) {
+        // An agent may repeat the answer without its status code.
+        lines.retain(|line| !text.ends_with(line.as_str()));
         lines.insert(0, answer);
     }
     lines
@@ -266,9 +266,11 @@ fn remote_host(remote: &[u8]) -> String {
     }
 }
 
-/// What the sender can do about a failure, by subject and detail of its status (RFC 3463).
+/// Advice to the sender about a failure.
+///
+/// It depends on subject and detail of its status (RFC 3463).
 fn advice(outcome: &Outcome<'_>) -> Option<&'static str> {
-    if outcome.action != Action::Failed {
+    if outcome.action != DsnAction::Failed {
         return None;
     }
     let mut numbers = outcome.status.split('.').skip(1);

@@ -7,9 +7,9 @@
 //! 2. the same for programs, a block for each recipient (RFC 3464; [`delivery_status`]),
 //! 3. the original message, or its headers ([`original`]).
 //!
-//! This crate must not know where the facts are from, which sender gets which report (`NOTIFY`), or
-//! what happens to the submission. It opens no file, reads no clock and no environment: the same
-//! facts always give the same bytes.
+//! Begin with [`compose`]. This crate must not know where the facts are from, which sender gets
+//! which report (`NOTIFY`), or what happens to the submission. It opens no file, reads no clock and
+//! no environment: the same facts always give the same bytes.
 //!
 //! Addresses, answers of remote hosts and the original message are written by strangers. Each of
 //! them is cut and put into one line where a format has lines, and nothing in them can end a part
@@ -36,7 +36,7 @@ mod original;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, action_of};
+pub use action::{DsnAction, action_of};
 pub use form::{Form, FormError, FormErrorKind, read_form_file};
 pub use jiff::tz::TimeZone;
 pub use language::languages;
@@ -78,7 +78,7 @@ pub struct Report<'a> {
     pub now: Timestamp,
     /// Time zone of the dates.
     pub zone: TimeZone,
-    /// The recipients to report; others are left out, and so are those without an [`Action`].
+    /// The recipients to report; others are left out, and so are those without an [`DsnAction`].
     pub recipients: Vec<RecipientStatus<'a>>,
     /// The headers of the message, each line with its line end.
     pub headers: &'a [u8],

@@ -4,7 +4,7 @@
 //! bob@example.net ^A failed ^A 5.1.1 (no such user) ^A smtp; 550 (no such user) ^A dns; mx (ip) ^A smtp[71]
 //! ```
 
-use crate::{Action, RecipientStatus, Report, action_of};
+use crate::{DsnAction, RecipientStatus, Report, action_of};
 use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
 use zsched_format::status_code::enhanced_code;
 
@@ -13,7 +13,7 @@ pub(crate) struct Outcome<'a> {
     /// The recipient.
     pub(crate) recipient: &'a RecipientStatus<'a>,
     /// What happened to it.
-    pub(crate) action: Action,
+    pub(crate) action: DsnAction,
     /// The final address.
     pub(crate) address: &'a [u8],
     /// The status code (RFC 3463), of a class that the action allows.
@@ -72,14 +72,14 @@ pub(crate) fn without_parentheses(text: &[u8]) -> &[u8] {
 /// The status code for an action: the first code in the texts that fits, else a general one.
 ///
 /// A late recipient keeps subject and detail of a permanent code.
-fn status_code(action: Action, texts: [&[u8]; 4]) -> String {
+fn status_code(action: DsnAction, texts: [&[u8]; 4]) -> String {
     let codes = || texts.iter().filter_map(|text| enhanced_code(text, b"245"));
     if let Some(code) = codes().find(|code| action.allows_class(code.as_bytes()[0])) {
         return code.to_string();
     }
     let class = char::from(action.class());
     match codes().next() {
-        Some(code) if action == Action::Delayed && code.starts_with('5') => {
+        Some(code) if action == DsnAction::Delayed && code.starts_with('5') => {
             format!("{class}{}", &code[1..])
         }
         _ => format!("{class}.0.0"),

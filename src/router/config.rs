@@ -48,8 +48,10 @@ pub struct RouterConfig {
     pub file_channel: String,
     /// Separates a user from a detail in a local part.
     pub detail: Option<char>,
-    /// Time since its arrival after which a message does not wait any more for lists and users that
-    /// cannot be looked up; `None` is never.
+    /// Time for which a message waits for failed lookups.
+    ///
+    /// It begins at the arrival; after it, lists and users that cannot be looked up are refused.
+    /// `None` is no limit.
     pub expiry: Option<Duration>,
 }
 
@@ -104,7 +106,9 @@ impl RouterConfig {
         Builder::new(hostname).build()
     }
 
-    /// Returns true for the channels whose agents may take a user for a program or a file.
+    /// Returns true for the channels of local agents.
+    ///
+    /// They may take a user for a program or a file.
     pub(crate) fn delivers_here(&self, channel: &str) -> bool {
         [&self.local_channel, &self.program_channel, &self.file_channel]
             .iter()

@@ -6,17 +6,15 @@ use crate::options::RouterOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use zsched_config::{Diagnostic, Zenv};
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
+use zsched_service::{default_log, shared_config};
+use zsched_spool::{HashLevel, Spool};
 use zsched_sys as sys;
-
-/// Default `LOGDIR`.
-const DEFAULT_LOGDIR: &str = "/var/log/mail";
 
 /// The paths and settings of an installation.
 pub(crate) struct Installation {
     pub(crate) zenv: Zenv,
     pub(crate) level: HashLevel,
-    postoffice: PathBuf,
+    spool: Spool,
     /// The configuration file; `None` for the built-in rules.
     config: Option<PathBuf>,
     /// What was read at the start.
@@ -26,21 +24,11 @@ pub(crate) struct Installation {
 impl Installation {
     /// Finds the files. An error is about the ZENV file.
     pub(crate) fn find(options: &RouterOptions) -> io::Result<Installation> {
-        let zenv = match (&options.zenv, &options.postoffice) {
-            (None, Some(_)) if options.config.is_some() => Zenv::default(),
-            (named, _) => Zenv::find(named.as_deref())?.unwrap_or_default(),
-        };
-        let postoffice = options.postoffice.clone();
-        let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
-        let config = match &options.config {
-            Some(config) => Some(config.clone()),
-            None => shared_config(&zenv, "router.cf"),
-        };
+        let zenv = options.installation.read_zenv(options.config.is_some())?;
+        let config = options.config.clone().or_else(|| shared_config(&zenv, "router.cf"));
         Ok(Installation {
-            level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
-            postoffice: std::path::absolute(
-                postoffice.unwrap_or_else(|| PathBuf::from(DEFAULT_POSTOFFICE)),
-            )?,
+            level: options.installation.level(&zenv),
+            spool: options.installation.spool(&zenv)?,
             config: config.map(std::path::absolute).transpose()?,
             zenv,
             directory: None,
@@ -48,7 +36,7 @@ impl Installation {
     }
 
     pub(crate) fn spool(&self) -> Spool {
-        Spool::new(&self.postoffice)
+        self.spool.clone()
     }
 
     /// Name of the configuration for messages.
@@ -61,11 +49,7 @@ impl Installation {
 
     /// Path of the log; `None` is standard error.
     pub(crate) fn log_path(&self, options: &RouterOptions, is_daemon: bool) -> Option<PathBuf> {
-        let default = || {
-            is_daemon.then(|| {
-                Path::new(self.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("router")
-            })
-        };
+        let default = || is_daemon.then(|| default_log(&self.zenv, "router"));
         options.log.clone().or_else(default)
     }
 
@@ -94,7 +78,7 @@ pub fn load_directory(
     zenv: &Zenv,
 ) -> Result<(Directory, Vec<Diagnostic>), Vec<Diagnostic>> {
     let host_name = sys::host_name();
-    let (config, mut said) = match path {
+    let (config, mut diagnostics) = match path {
         None => (RouterConfig::built_in(&host_name), Vec::new()),
         Some(path) => {
             let text = zsched_config::read(path).map_err(|error| vec![error])?;
@@ -104,23 +88,14 @@ pub fn load_directory(
     };
     match Directory::load(config) {
         Ok((directory, warnings)) => {
-            said.extend(warnings);
-            Ok((directory, said))
+            diagnostics.extend(warnings);
+            Ok((directory, diagnostics))
         }
         Err(errors) => {
-            said.extend(errors);
-            Err(said)
+            diagnostics.extend(errors);
+            Err(diagnostics)
         }
     }
-}
-
-/// Path of a configuration file of this name in `MAILSHARE`; `None` if there is none.
-///
-/// A file that cannot be examined counts as present: reading it reports the error.
-pub fn shared_config(zenv: &Zenv, name: &str) -> Option<PathBuf> {
-    let path = zenv.mail_share().join(name);
-    let is_missing = path.try_exists().is_ok_and(|there| !there);
-    Some(path).filter(|_| !is_missing)
 }
 
 /// Logs what a configuration consists of.

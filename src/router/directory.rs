@@ -3,7 +3,7 @@
 use super::address::MailAddress;
 use super::alias_table::{AliasFile, AliasTable, MAX_FILE_SIZE};
 use super::config::{RouterConfig, UserSource};
-use super::routes::Destination;
+use super::routes::RoutedTo;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -57,16 +57,16 @@ impl Directory {
     ///
     /// Returns the warnings. On failure, returns all errors and warnings.
     pub fn load(config: RouterConfig) -> Result<(Directory, Vec<Diagnostic>), Vec<Diagnostic>> {
-        let mut said = Vec::new();
-        let virtuals = load_tables(&config.virtuals, &mut said);
-        let aliases = load_tables(&config.aliases, &mut said);
+        let mut diagnostics = Vec::new();
+        let virtuals = load_tables(&config.virtuals, &mut diagnostics);
+        let aliases = load_tables(&config.aliases, &mut diagnostics);
         let listed_users = match &config.users {
-            UserSource::File(path) => load_users(path, &mut said),
+            UserSource::File(path) => load_users(path, &mut diagnostics),
             _ => HashSet::new(),
         };
-        match said.iter().any(Diagnostic::is_error) {
-            true => Err(said),
-            false => Ok((Directory { config, virtuals, aliases, listed_users }, said)),
+        match diagnostics.iter().any(Diagnostic::is_error) {
+            true => Err(diagnostics),
+            false => Ok((Directory { config, virtuals, aliases, listed_users }, diagnostics)),
         }
     }
 
@@ -81,7 +81,7 @@ impl Directory {
     pub fn is_final_destination(&self, address: &MailAddress) -> bool {
         let address = address.clone().qualified(self.config.routes.hostname());
         self.virtuals.has_domain(address.domain().unwrap_or_default())
-            || self.config.routes.route(&address).destination == Destination::Local
+            || self.config.routes.route(&address).routed_to == RoutedTo::Local
     }
 
     /// Returns true if a local domain has this user. An error means that it is unknown now.
@@ -94,26 +94,27 @@ impl Directory {
     }
 }
 
-fn load_tables(paths: &[std::path::PathBuf], said: &mut Vec<Diagnostic>) -> AliasTable {
+fn load_tables(paths: &[std::path::PathBuf], diagnostics: &mut Vec<Diagnostic>) -> AliasTable {
     let mut table = AliasTable::default();
     for path in paths {
         match read_file(path) {
             Ok(ReadFile { text, trusted_owner }) => {
-                said.extend(table.add(AliasFile { path: path.clone(), trusted_owner }, &text));
+                diagnostics
+                    .extend(table.add(AliasFile { path: path.clone(), trusted_owner }, &text));
             }
-            Err(error) => said.push(unreadable(path, &error)),
+            Err(error) => diagnostics.push(unreadable(path, &error)),
         }
     }
     table
 }
 
 /// Reads a list of users: the first word of each line, up to a colon.
-fn load_users(path: &Path, said: &mut Vec<Diagnostic>) -> HashSet<String> {
+fn load_users(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> HashSet<String> {
     let mut users = HashSet::new();
     let text = match read_file(path) {
         Ok(file) => file.text,
         Err(error) => {
-            said.push(unreadable(path, &error));
+            diagnostics.push(unreadable(path, &error));
             return users;
         }
     };
@@ -131,7 +132,7 @@ fn load_users(path: &Path, said: &mut Vec<Diagnostic>) -> HashSet<String> {
         }
         start += line.len();
     }
-    said.extend(sink.finish());
+    diagnostics.extend(sink.finish());
     users
 }
 

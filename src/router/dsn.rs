@@ -32,7 +32,9 @@ impl Wishes {
     }
 }
 
-/// Adds the events of `second` to those of `first`, and what `first` lacks of ORCPT and REQUIRETLS.
+/// Adds the DSN parameters of `second` to those of `first`.
+///
+/// These are its events, and the ORCPT and REQUIRETLS that `first` lacks.
 pub(crate) fn sum(first: &Rc<str>, second: &str) -> Rc<str> {
     let (known, all) = (Wishes::of(first), Wishes::of(first).and(Wishes::of(second)));
     if all == known {
@@ -76,7 +78,9 @@ pub(crate) fn expanded(notify: &str, address: &MailAddress) -> Rc<str> {
     with_arrival(words.collect::<Vec<String>>().join(" "), address)
 }
 
-/// Adds the address as it arrived (INRCPT), so that a report names the address that people know.
+/// Adds the address as it arrived (INRCPT).
+///
+/// A report names the address that people know.
 fn with_arrival(mut notify: String, address: &MailAddress) -> Rc<str> {
     let has_arrival = notify
         .split_ascii_whitespace()

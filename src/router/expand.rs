@@ -8,8 +8,8 @@ use super::alias_table::{AliasEntry, AliasTable, AliasTarget, parse_include};
 use super::directory::{Directory, ReadFile, read_file};
 use super::dsn::{self, Wishes};
 use super::recipients::{RecipientSet, RoutedEnd, RoutedRecipient, TooManyRecipients};
-use super::refusal::Refusal;
-use super::routes::{Decision, Destination, NOBODY_UID};
+use super::refusal::RecipientRefusal;
+use super::routes::{Decision, NOBODY_UID, RoutedTo};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -74,7 +74,7 @@ pub struct Expansion<'d> {
     /// How often a recipient came up, duplicates included.
     found: usize,
     /// Why the alias whose members are being added is refused itself.
-    alias_refusal: Option<Refusal>,
+    alias_refusal: Option<RecipientRefusal>,
     work: usize,
 }
 
@@ -95,10 +95,12 @@ struct ExpandedMembers {
     /// What was asked for about the members.
     wishes: Wishes,
     /// Why the alias itself is refused.
-    refusal: Option<Refusal>,
+    refusal: Option<RecipientRefusal>,
 }
 
-/// Returns true if an agent would take a user of this host for a program or a file.
+/// Returns true if a user's name looks like a program or file.
+///
+/// An agent would take it for one.
 fn is_program_or_file(mailbox: &str) -> bool {
     mailbox.starts_with(['/', '|', ':'])
 }
@@ -154,7 +156,7 @@ impl<'d> Expansion<'d> {
         &mut self,
         address: &str,
         notify: &str,
-        why: &Refusal,
+        why: &RecipientRefusal,
     ) -> Result<(), ExpandError> {
         self.push_refused(address, why.clone(), &Origin::envelope(notify))
     }
@@ -163,7 +165,7 @@ impl<'d> Expansion<'d> {
         match MailAddress::parse(text) {
             Ok(address) => self.address(address, origin),
             Err(error) => {
-                let refusal = Refusal::from(error);
+                let refusal = RecipientRefusal::from(error);
                 self.step(origin, || format!("{text}: refused: {refusal}"));
                 self.push_refused(text, refusal, origin)
             }
@@ -192,22 +194,24 @@ impl<'d> Expansion<'d> {
                 return self.alias(&directory.virtuals, &key, entry, &address, origin);
             }
         }
-        let Decision { destination, line } = directory.config.routes.route(&address);
+        let Decision { routed_to, line } = directory.config.routes.route(&address);
         let place = || match line {
             Some(line) => format!("router.cf:{line}"),
             None => "built in".to_string(),
         };
-        match destination {
-            Destination::Local => self.local(&address, &place(), origin),
-            _ if is_virtual => self.refused(&address, Refusal::unknown_user(), "virtual", origin),
-            Destination::Refused(refusal) => self.refused(&address, refusal, &place(), origin),
-            Destination::Agent(to)
+        match routed_to {
+            RoutedTo::Local => self.local(&address, &place(), origin),
+            _ if is_virtual => {
+                self.refused(&address, RecipientRefusal::unknown_user(), "virtual", origin)
+            }
+            RoutedTo::Refused(refusal) => self.refused(&address, refusal, &place(), origin),
+            RoutedTo::Agent(to)
                 if is_program_or_file(&address.mailbox())
                     && directory.config.delivers_here(&to.channel) =>
             {
-                self.refused(&address, Refusal::program_or_file(), &place(), origin)
+                self.refused(&address, RecipientRefusal::program_or_file(), &place(), origin)
             }
-            Destination::Agent(to) => {
+            RoutedTo::Agent(to) => {
                 self.step(origin, || {
                     let Address { channel, host, user, .. } = &to;
                     let host = if host.is_empty() { "-" } else { host };
@@ -257,10 +261,10 @@ impl<'d> Expansion<'d> {
             }
         }
         if is_program_or_file(&mailbox) {
-            return self.refused(address, Refusal::program_or_file(), place, origin);
+            return self.refused(address, RecipientRefusal::program_or_file(), place, origin);
         }
         if address.local_part().contains('%') {
-            let refusal = Refusal::new("5.1.1", "routes with % are not followed");
+            let refusal = RecipientRefusal::new("5.1.1", "routes with % are not followed");
             return self.refused(address, refusal, place, origin);
         }
         match self.user(&mailbox) {
@@ -268,8 +272,9 @@ impl<'d> Expansion<'d> {
             Ok(None) => {}
             Err(why) => {
                 self.fail_lookup(why)?;
-                let refusal =
-                    Refusal::failed_lookup("it cannot be looked up if there is such a user");
+                let refusal = RecipientRefusal::failed_lookup(
+                    "it cannot be looked up if there is such a user",
+                );
                 return self.refused(address, refusal, place, origin);
             }
         }
@@ -291,7 +296,7 @@ impl<'d> Expansion<'d> {
             }
             MAILER_DAEMON => self.written_address(POSTMASTER, origin),
             _ if origin.alias == POSTMASTER => self.deliver(address, &name, place, origin),
-            _ => self.refused(address, Refusal::unknown_user(), place, origin),
+            _ => self.refused(address, RecipientRefusal::unknown_user(), place, origin),
         }
     }
 
@@ -358,7 +363,7 @@ impl<'d> Expansion<'d> {
             way.push(key);
             let what = if is_loop { "a loop of aliases" } else { "aliases nested too deeply" };
             let text = format!("{what}: {}", way[way.len().saturating_sub(5)..].join(", "));
-            return self.refused(address, Refusal::alias_loop(text), &place, origin);
+            return self.refused(address, RecipientRefusal::alias_loop(text), &place, origin);
         }
         let owner = format!("owner-{key}");
         let is_virtual = std::ptr::eq(table, &self.directory.virtuals);
@@ -407,16 +412,18 @@ impl<'d> Expansion<'d> {
         entry: &AliasEntry,
         address: &MailAddress,
         members: &Origin<'_>,
-    ) -> Result<Option<Refusal>, ExpandError> {
+    ) -> Result<Option<RecipientRefusal>, ExpandError> {
         let (before, of_outer_alias) = (self.found, self.alias_refusal.take());
         for target in &entry.targets {
             self.target(target, table.files[entry.file].trusted_owner, address, members)?;
         }
         let refusal = std::mem::replace(&mut self.alias_refusal, of_outer_alias);
-        Ok(refusal.or_else(|| (self.found == before).then(Refusal::empty_list)))
+        Ok(refusal.or_else(|| (self.found == before).then(RecipientRefusal::empty_list)))
     }
 
-    /// The origin of what an alias stands for, and the end of the alias itself (RFC 3461, 5.2.7).
+    /// The origin of an alias's members, and its own end.
+    ///
+    /// See RFC 3461, 5.2.7.
     fn members<'o>(
         &mut self,
         key: &'o str,
@@ -460,7 +467,8 @@ impl<'d> Expansion<'d> {
     ) -> Result<(), ExpandError> {
         if target.is_privileged() && trusted_owner.is_none() {
             log::warn!("{address}: a list that others can write names a program or a file");
-            let refusal = Refusal::new("5.7.0", "its list may not name programs and files");
+            let refusal =
+                RecipientRefusal::new("5.7.0", "its list may not name programs and files");
             return self.refused(address, refusal, "list", origin);
         }
         let config = &self.directory.config;
@@ -474,7 +482,12 @@ impl<'d> Expansion<'d> {
                     let user = user.qualified(config.routes.hostname());
                     let name = user.mailbox().into_owned();
                     if is_program_or_file(&name) {
-                        return self.refused(&user, Refusal::program_or_file(), "list", origin);
+                        return self.refused(
+                            &user,
+                            RecipientRefusal::program_or_file(),
+                            "list",
+                            origin,
+                        );
                     }
                     self.deliver(&user, &name, "without aliases", origin)
                 }
@@ -509,7 +522,8 @@ impl<'d> Expansion<'d> {
             Err(error) => {
                 let path = path.display();
                 self.fail_lookup(format!("the list {path} of {address} cannot be read: {error}"))?;
-                self.alias_refusal = Some(Refusal::failed_lookup("the list cannot be read"));
+                self.alias_refusal =
+                    Some(RecipientRefusal::failed_lookup("the list cannot be read"));
                 return Ok(());
             }
         };
@@ -521,7 +535,7 @@ impl<'d> Expansion<'d> {
         self.step(origin, || format!(":include:{}: {} addresses", path.display(), targets.len()));
         let key = format!(":include:{}", path.display());
         if origin.aliases().any(|alias| alias == key) || origin.depth >= MAX_ALIAS_DEPTH {
-            let refusal = Refusal::alias_loop(format!("a loop of lists: {key}"));
+            let refusal = RecipientRefusal::alias_loop(format!("a loop of lists: {key}"));
             return self.refused(address, refusal, &key, origin);
         }
         let origin = Origin {
@@ -537,7 +551,7 @@ impl<'d> Expansion<'d> {
     fn refused(
         &mut self,
         address: &MailAddress,
-        refusal: Refusal,
+        refusal: RecipientRefusal,
         place: &str,
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
@@ -548,7 +562,7 @@ impl<'d> Expansion<'d> {
     fn push_refused(
         &mut self,
         address: &str,
-        refusal: Refusal,
+        refusal: RecipientRefusal,
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
         let to = Address::new("error", refusal.form, address, NOBODY_UID);

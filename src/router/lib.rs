@@ -43,21 +43,19 @@ mod show;
 
 pub use address::{AddressError, MailAddress};
 pub use config::{KEYWORDS, LoadedRouterConfig, RouterConfig, UserSource};
-pub use config_file::{load_directory, shared_config};
-pub use daemon::{ProgramLock, log_file};
+pub use config_file::load_directory;
 pub use directory::Directory;
 pub use envelope::{Envelope, EnvelopeRecipient, EnvelopeSender};
 pub use expand::{ExpandError, Expansion, MAX_RECIPIENTS, Step};
 pub use headers::MAX_RECEIVED;
 pub use options::RouterOptions;
 pub use recipients::{RecipientSet, RoutedEnd, RoutedRecipient};
-pub use refusal::Refusal;
-pub use routes::{Decision, Destination, Routes};
+pub use refusal::RecipientRefusal;
+pub use routes::{Decision, RoutedTo, Routes};
 pub use submission::{MAX_HEADERS_SIZE, Submission, SubmissionError};
 
 use config_file::Installation;
-use std::fmt;
-use zsched_format::printable;
+use zsched_format::printable::{self, print_to_stderr as say};
 
 /// Exit status for errors, which may be temporary.
 const EXIT_FAILURE: i32 = 1;
@@ -65,7 +63,7 @@ const EXIT_FAILURE: i32 = 1;
 /// Runs the program. Returns the exit status.
 pub fn main(options: &RouterOptions) -> i32 {
     run(options).unwrap_or_else(|error| {
-        say(format_args!("router: {error}"));
+        printable::print_error("router", error);
         EXIT_FAILURE
     })
 }
@@ -83,7 +81,10 @@ fn run(options: &RouterOptions) -> std::io::Result<i32> {
         }
         Err(errors) => {
             errors.iter().for_each(say);
-            say(format_args!("router: {} cannot be used", installation.config_name()));
+            printable::print_error(
+                "router",
+                format_args!("{} cannot be used", installation.config_name()),
+            );
             return Ok(EXIT_FAILURE);
         }
     };
@@ -92,14 +93,4 @@ fn run(options: &RouterOptions) -> std::io::Result<i32> {
     }
     installation.set_directory(directory);
     daemon::run(installation, options)
-}
-
-/// Prints a message on standard error.
-fn say(message: impl fmt::Display) {
-    let text = message.to_string();
-    // Standard error may be closed.
-    drop(std::io::Write::write_all(
-        &mut std::io::stderr(),
-        format!("{}\n", printable::lines(&text)).as_bytes(),
-    ));
 }

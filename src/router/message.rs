@@ -6,8 +6,8 @@ use super::envelope::{EnvelopeSender, parse_path};
 use super::expand::{ExpandError, Expansion};
 use super::headers;
 use super::recipients::{RoutedEnd, RoutedRecipient};
-use super::refusal::{Refusal, local_notary};
-use super::routes::{Decision, Destination};
+use super::refusal::{RecipientRefusal, local_notary};
+use super::routes::{Decision, RoutedTo};
 use super::submission::Submission;
 use zsched_format::control_file::Tag;
 use zsched_format::control_file::compose::{
@@ -93,7 +93,7 @@ pub fn route(
     let mut expansion = Expansion::new(directory, sender.is_none());
     expansion.is_expired = facts.is_expired;
     let hops = headers::received_count(&submission);
-    let in_loop = (hops > headers::MAX_RECEIVED).then(|| Refusal::too_many_hops(hops));
+    let in_loop = (hops > headers::MAX_RECEIVED).then(|| RecipientRefusal::too_many_hops(hops));
     for recipient in recipients {
         match &in_loop {
             Some(why) => expansion.refuse(&recipient.address, &recipient.notify, why)?,
@@ -210,7 +210,7 @@ fn sender(
     let address = address.qualified(routes.hostname());
     let text = address.to_string();
     let line = match routes.route(&address) {
-        Decision { destination: Destination::Agent(to), .. } => {
+        Decision { routed_to: RoutedTo::Agent(to), .. } => {
             Address::new(&to.channel, &to.host, &text, privilege)
         }
         _ => Address::new(&directory.config.local_channel, &text, &text, privilege),

@@ -1,7 +1,8 @@
 //! The command line of `router`.
 
-use clap::{ArgAction, Parser};
+use clap::Parser;
 use std::path::PathBuf;
+use zsched_service::InstallationOptions;
 
 /// Route new mail: give each message in the folder router of the spool a control file for the
 /// scheduler
@@ -28,20 +29,11 @@ pub struct RouterOptions {
     #[arg(short = 'f', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// The ZENV file with the paths of the installation
-    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
-    pub zenv: Option<PathBuf>,
-
-    /// The spool; by default $POSTOFFICE
-    #[arg(short = 'P', long = "postoffice", value_name = "FOLDER")]
-    pub postoffice: Option<PathBuf>,
+    /// Where the files of the installation are.
+    #[command(flatten)]
+    pub installation: InstallationOptions,
 
     /// The log; by default router in $LOGDIR for a daemon, else standard error
     #[arg(short = 'L', long = "log", value_name = "FILE")]
     pub log: Option<PathBuf>,
-
-    /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in
-    /// the ZENV file overrides it
-    #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
-    pub hash: u8,
 }

@@ -11,7 +11,7 @@
 
 use super::dsn;
 use super::expand::MAX_RECIPIENTS;
-use super::refusal::Refusal;
+use super::refusal::RecipientRefusal;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
@@ -37,7 +37,7 @@ pub struct RoutedRecipient {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoutedEnd {
     /// It is refused.
-    Refused(Refusal),
+    Refused(RecipientRefusal),
     /// It was a list: it is delivered by being expanded (RFC 3461, 5.2.7.3).
     Delivered,
     /// It was an alias of several addresses (RFC 3461, 5.2.7.2).

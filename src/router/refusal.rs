@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A refusal of a recipient, for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RecipientRefusal {
     /// Status code (RFC 3463), such as 5.1.1; 4.4.3 if only time could have helped.
     pub status: String,
     /// The reason, in one line.
@@ -17,45 +17,48 @@ pub struct Refusal {
 /// The form for addresses that lead nowhere.
 const UNRESOLVABLE: &str = "unresolvable";
 
-impl Refusal {
+impl RecipientRefusal {
     /// Creates a refusal of an address that leads nowhere.
-    pub fn new(status: &str, text: impl Into<String>) -> Refusal {
-        Refusal { status: status.into(), text: text.into(), form: UNRESOLVABLE }
+    pub fn new(status: &str, text: impl Into<String>) -> RecipientRefusal {
+        RecipientRefusal { status: status.into(), text: text.into(), form: UNRESOLVABLE }
     }
 
     /// No such user at a local domain.
-    pub(crate) fn unknown_user() -> Refusal {
-        Refusal::new("5.1.1", "no such user here")
+    pub(crate) fn unknown_user() -> RecipientRefusal {
+        RecipientRefusal::new("5.1.1", "no such user here")
     }
 
     /// An address that looks like a program or a file of an alias.
-    pub(crate) fn program_or_file() -> Refusal {
-        Refusal::new("5.1.3", "programs and files are no addresses")
+    pub(crate) fn program_or_file() -> RecipientRefusal {
+        RecipientRefusal::new("5.1.3", "programs and files are no addresses")
     }
 
     /// More `Received` headers than a message can have that is not in a loop.
-    pub(crate) fn too_many_hops(count: usize) -> Refusal {
+    pub(crate) fn too_many_hops(count: usize) -> RecipientRefusal {
         let text = format!("the message is in a loop: it has {count} Received headers");
-        Refusal { form: "loopexceeded", ..Refusal::new("5.4.6", text) }
+        RecipientRefusal { form: "loopexceeded", ..RecipientRefusal::new("5.4.6", text) }
     }
 
     /// A loop among aliases.
-    pub(crate) fn alias_loop(text: String) -> Refusal {
-        Refusal { form: "expansion", ..Refusal::new("5.4.6", text) }
+    pub(crate) fn alias_loop(text: String) -> RecipientRefusal {
+        RecipientRefusal { form: "expansion", ..RecipientRefusal::new("5.4.6", text) }
     }
 
     /// A list without members.
     ///
     /// The sender hears of it, also if the list has an owner: the message has reached no reader.
-    pub(crate) fn empty_list() -> Refusal {
-        Refusal { form: "expansion", ..Refusal::new("5.2.4", "the list has no members") }
+    pub(crate) fn empty_list() -> RecipientRefusal {
+        RecipientRefusal {
+            form: "expansion",
+            ..RecipientRefusal::new("5.2.4", "the list has no members")
+        }
     }
 
     /// An address that could not be looked up for too long.
     ///
     /// The text goes to senders elsewhere, so that it names no file.
-    pub(crate) fn failed_lookup(text: &str) -> Refusal {
-        Refusal::new("4.4.3", text)
+    pub(crate) fn failed_lookup(text: &str) -> RecipientRefusal {
+        RecipientRefusal::new("4.4.3", text)
     }
 
     /// Notary data for the `d` line of a recipient.
@@ -76,15 +79,18 @@ pub(crate) fn local_notary(action: &str, status: &str, code: &str, text: &str) -
         .into_bytes()
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RecipientRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.status, self.text)
     }
 }
 
-impl From<AddressError> for Refusal {
-    fn from(error: AddressError) -> Refusal {
+impl From<AddressError> for RecipientRefusal {
+    fn from(error: AddressError) -> RecipientRefusal {
         let form = if error.status == "5.1.3" { "envelope" } else { UNRESOLVABLE };
-        Refusal { form, ..Refusal::new(error.status, format!("wrong address: {}", error.reason)) }
+        RecipientRefusal {
+            form,
+            ..RecipientRefusal::new(error.status, format!("wrong address: {}", error.reason))
+        }
     }
 }

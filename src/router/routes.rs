@@ -4,7 +4,7 @@
 //! text, so that thousands of them cost nothing.
 
 use super::address::MailAddress;
-use super::refusal::Refusal;
+use super::refusal::RecipientRefusal;
 use std::collections::HashMap;
 use zsched_config::{Glob, Name};
 use zsched_format::control_file::compose::Address;
@@ -16,20 +16,20 @@ pub(crate) const NOBODY_UID: i64 = 65534;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Where it goes.
-    pub destination: Destination,
+    pub routed_to: RoutedTo,
     /// The line of `router.cf` that decided; `None` for the built-in last rule.
     pub line: Option<u32>,
 }
 
 /// Where an address goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
+pub enum RoutedTo {
     /// To a user of this host, by aliases and the list of users.
     Local,
     /// To an agent.
     Agent(Address),
     /// Nowhere.
-    Refused(Refusal),
+    Refused(RecipientRefusal),
 }
 
 /// The rules of `router.cf`.
@@ -111,18 +111,18 @@ impl Routes {
         let whole = format!("{}@{domain}", address.local_part()).to_lowercase();
         if let Some(rule) = self.matching(domain, &whole) {
             return Decision {
-                destination: rule.target.apply(address, domain),
+                routed_to: rule.target.apply(address, domain),
                 line: Some(rule.line),
             };
         }
         if domain == self.hostname || domain == "localhost" {
-            return Decision { destination: Destination::Local, line: None };
+            return Decision { routed_to: RoutedTo::Local, line: None };
         }
         if let Some((line, target)) = &self.smarthost {
-            return Decision { destination: target.apply(address, domain), line: Some(*line) };
+            return Decision { routed_to: target.apply(address, domain), line: Some(*line) };
         }
         let target = RuleTarget::agent(REMOTE_CHANNEL);
-        Decision { destination: target.apply(address, domain), line: None }
+        Decision { routed_to: target.apply(address, domain), line: None }
     }
 
     /// The first rule that matches.
@@ -150,15 +150,17 @@ impl RuleTarget {
         }
     }
 
-    fn apply(&self, address: &MailAddress, domain: &str) -> Destination {
+    fn apply(&self, address: &MailAddress, domain: &str) -> RoutedTo {
         match self {
-            RuleTarget::Local => Destination::Local,
+            RuleTarget::Local => RoutedTo::Local,
             RuleTarget::Agent { channel, host, user } => {
                 let address = address.at(domain);
                 let (host, user) = (expand(host, &address), expand(user, &address));
-                Destination::Agent(Address::new(channel, &host, &user, NOBODY_UID))
+                RoutedTo::Agent(Address::new(channel, &host, &user, NOBODY_UID))
             }
-            RuleTarget::Refuse { status, text } => Destination::Refused(Refusal::new(status, text)),
+            RuleTarget::Refuse { status, text } => {
+                RoutedTo::Refused(RecipientRefusal::new(status, text))
+            }
         }
     }
 }

@@ -175,7 +175,9 @@ impl<R: BufRead> LineReader<'_, R> {
         Ok(())
     }
 
-    /// Returns true if the line is longer than its limit, or the last line lacks its line end.
+    /// Returns true if the line is too long or lacks its end.
+    ///
+    /// Only the last line can lack its end.
     fn is_cut(&mut self) -> bool {
         self.line.last() != Some(&b'\n') && !matches!(self.file.fill_buf(), Ok([]))
     }

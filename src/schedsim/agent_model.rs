@@ -38,7 +38,7 @@ struct Agent {
 impl AgentModel {
     /// Takes the mail that is queued when the recording begins as arrivals at that time.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
-        core.arrivals().for_each(|arrival| self.arrive(now, arrival));
+        core.view().arrivals().for_each(|arrival| self.arrive(now, arrival));
     }
 
     fn arrive(&mut self, time: Timestamp, arrival: Arrival) {
@@ -87,9 +87,13 @@ impl AgentModel {
         let Some(agent) = self.agents.remove(&agent) else { return };
         let Some(Some((in_run, destination))) = agent.owed.front() else { return };
         let number = self.present.iter().find(|(_, present)| *present == in_run);
-        let Some(message) = number.and_then(|(number, _)| core.message(*number)) else { return };
-        let of_job =
-            core.vertices_of(message).filter(|queued| queued.thread.destination == *destination);
+        let Some(message) = number.and_then(|(number, _)| core.view().message(*number)) else {
+            return;
+        };
+        let of_job = core
+            .view()
+            .vertices_of(message)
+            .filter(|queued| queued.thread.destination == *destination);
         let took = now.since(agent.since);
         for offset in of_job.flat_map(|queued| queued.vertex.recipients.pending()) {
             let outcome = RecordedOutcome::Death(end.clone());
@@ -103,7 +107,7 @@ impl AgentModel {
             agent.since = now;
         }
         let owed = super::parse_job(job).and_then(|(number, host)| {
-            Some((*self.present.get(&number)?, core.destination_of_job(id, host)?))
+            Some((*self.present.get(&number)?, core.view().destination_of_job(id, host)?))
         });
         agent.owed.push_back(owed);
     }
@@ -119,7 +123,7 @@ impl ReplayObserver for AgentModel {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
-            Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
+            Event::Arrived(arrival) if core.view().is_new(arrival.name.number()) => {
                 self.arrive(now, arrival.clone());
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),

@@ -64,8 +64,8 @@ impl DestinationTimeline {
     /// Takes what is queued at the beginning of a recording.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         self.now = now;
-        let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring(ring));
-        let threads = rings.flat_map(|ring| &ring.threads).filter_map(|id| core.thread(*id));
+        let rings = core.view().ring_ids().into_iter().filter_map(|ring| core.view().ring(ring));
+        let threads = rings.flat_map(|ring| &ring.threads).filter_map(|id| core.view().thread(*id));
         for thread in threads {
             let to = &thread.destination;
             if self.wanted.is(to.channel(), to.host()) && !self.known.contains_key(to) {
@@ -97,7 +97,10 @@ impl DestinationTimeline {
     fn compare(&mut self, core: &Scheduler) {
         let mut known = std::mem::take(&mut self.known);
         known.retain(|to, known| {
-            let thread = core.thread_id(to.channel(), to.host()).and_then(|id| core.thread(id));
+            let thread = core
+                .view()
+                .thread_id(to.channel(), to.host())
+                .and_then(|id| core.view().thread(id));
             match thread {
                 Some(thread) => self.compare_thread(core, thread, known),
                 None => drop(self.add("empty", to, "nothing is queued for it")),
@@ -109,7 +112,7 @@ impl DestinationTimeline {
 
     fn compare_thread(&mut self, core: &Scheduler, thread: &Thread, known: &mut KnownDestination) {
         let to = &thread.destination;
-        let ring = core.ring_of(thread);
+        let ring = core.view().ring_of(thread);
         if known.clause.as_ref().is_none_or(|clause| !Rc::ptr_eq(clause, &ring.clause)) {
             self.add("queued", to, clause_text(ring));
             known.clause = Some(ring.clause.clone());
@@ -122,7 +125,7 @@ impl DestinationTimeline {
         if matches!(reason, None | Some(Reason::AtWork | Reason::AgentStarting | Reason::Turn)) {
             return;
         }
-        let mut waits = core.waits_of(thread);
+        let mut waits = core.view().waits_of(thread);
         if let Some(wait) = waits.find(|wait| !matches!(wait.why, Why::AtWork { .. })) {
             let text = wait_text(core, self.now, &wait, false);
             let messages = count(wait.vertices as u64, "message");
@@ -132,10 +135,10 @@ impl DestinationTimeline {
 
     fn fed(&mut self, agent: AgentId, job: &[u8], core: &Scheduler) {
         let Some((number, host)) = super::parse_job(job) else { return };
-        let to = core.destination_of_job(agent, host);
+        let to = core.view().destination_of_job(agent, host);
         if let Some(to) = to.filter(|to| self.wanted.is(to.channel(), to.host())) {
             let entry = self.add("fed", &to, "");
-            entry.message = core.message(number).map(Message::spool_id);
+            entry.message = core.view().message(number).map(Message::spool_id);
             entry.pid = pid(core, agent);
         }
     }
@@ -160,7 +163,8 @@ impl DestinationTimeline {
         core: &'s Scheduler,
         is: impl Fn(&QueuedVertex<'s>) -> bool,
     ) -> Option<QueuedVertex<'s>> {
-        let mut jobs = core.agent(agent)?.agent.jobs().filter_map(|job| core.vertex(job));
+        let mut jobs =
+            core.view().agent(agent)?.agent.jobs().filter_map(|job| core.view().vertex(job));
         jobs.find(|job| {
             let to = &job.thread.destination;
             self.wanted.is(to.channel(), to.host()) && is(job)
@@ -169,7 +173,7 @@ impl DestinationTimeline {
 }
 
 fn pid(core: &Scheduler, agent: AgentId) -> Option<u32> {
-    core.agent(agent)?.agent.pid
+    core.view().agent(agent)?.agent.pid
 }
 
 /// What the mail of a destination waits for while no agent is at work on it.
@@ -180,19 +184,19 @@ fn reason(core: &Scheduler, thread: &Thread) -> Option<Reason> {
     if !thread.agents.is_empty() {
         return None;
     }
-    let without_due = || match core.wakeup_of(thread) {
+    let without_due = || match core.view().wakeup_of(thread) {
         Some(at) => Reason::Retry(at),
         None if thread.waiting.is_empty() => Reason::Held,
         None => Reason::Request,
     };
-    core.pending_reason(thread).or_else(|| Some(without_due()))
+    core.view().pending_reason(thread).or_else(|| Some(without_due()))
 }
 
 impl ReplayObserver for DestinationTimeline {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         self.now = told.time;
         match event {
-            Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
+            Event::Arrived(arrival) if core.view().is_new(arrival.name.number()) => {
                 for group in &arrival.groups {
                     if !self.wanted.is(&group.channel, &group.host) {
                         continue;

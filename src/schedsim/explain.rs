@@ -128,7 +128,7 @@ impl ReplayObserver for AddressSearch<'_> {
         if !address.is_some_and(|known| known.eq_ignore_ascii_case(self.address.as_bytes())) {
             return;
         }
-        let id = core.message(report.number).map(|message| message.spool_id());
+        let id = core.view().message(report.number).map(|message| message.spool_id());
         self.found.extend(id.filter(|id| self.known.insert(*id)));
     }
 }

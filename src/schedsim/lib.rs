@@ -52,12 +52,12 @@ use zsched_spool::SpoolName;
 #[command(name = "schedsim", version)]
 pub struct SchedsimOptions {
     #[command(subcommand)]
-    command: Command,
+    command: SchedsimCommand,
 }
 
 /// What is wanted.
 #[derive(Subcommand, Clone, Debug)]
-pub enum Command {
+pub enum SchedsimCommand {
     /// Replay a recording and verify each decision
     Replay(replay::ReplayOptions),
     /// Print the history of a message or a destination from recordings
@@ -70,9 +70,9 @@ pub enum Command {
 pub fn main(options: SchedsimOptions) -> i32 {
     let mut out = PrintableWriter::new(io::BufWriter::new(io::stdout().lock()));
     let result = match &options.command {
-        Command::Replay(options) => replay::run(options, &mut out),
-        Command::Explain(options) => explain::run(options, &mut out),
-        Command::Run(options) => run::run(options, &mut out),
+        SchedsimCommand::Replay(options) => replay::run(options, &mut out),
+        SchedsimCommand::Explain(options) => explain::run(options, &mut out),
+        SchedsimCommand::Run(options) => run::run(options, &mut out),
     };
     let result = result.and_then(|()| Ok(out.flush()?));
     match result {
@@ -128,7 +128,9 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     lines.join("\n")
 }
 
-/// Returns the number of the message of a job line, and its host if the line names one.
+/// Returns the message number of a job line.
+///
+/// It also returns the host if the line names one.
 fn parse_job(line: &[u8]) -> Option<(u64, Option<&[u8]>)> {
     match AgentCommand::parse(line.trim_ascii_end()) {
         AgentCommand::Job { path, host, .. } => {

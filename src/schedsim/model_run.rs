@@ -20,7 +20,9 @@ const WRITE_DELAY: Duration = Duration::from_millis(1);
 /// Duration of a read, which only spreads a queue that is loaded at once over time.
 const READ_DELAY: Duration = Duration::from_micros(1);
 
-/// Time after the end, in which mail that came at the end is loaded, so that it counts as queued.
+/// Time in which mail that came at the end is loaded.
+///
+/// It counts as queued then.
 const LOAD_TIME: Duration = Duration::from_millis(1);
 
 /// The results of a run.

@@ -72,7 +72,7 @@ impl ReplayObserver for Counts {
 
 fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimError> {
     let mut replay = super::open(path)?;
-    let queued = replay.core().totals().messages;
+    let queued = replay.core().view().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
     let played = super::play(path, &mut replay, &mut counts)?;

@@ -199,7 +199,7 @@ impl Statistics {
 
     /// Takes the mail that is queued when a recording begins as arrivals at that time.
     pub(crate) fn begin(&mut self, core: &Scheduler) {
-        for arrival in core.arrivals() {
+        for arrival in core.view().arrivals() {
             self.arrived(self.start, arrival.name.number());
             self.queued(&arrival);
         }
@@ -256,11 +256,11 @@ impl Statistics {
 impl Sample {
     /// Takes a sample of a core.
     pub(crate) fn of(core: &Scheduler, now: Timestamp) -> Sample {
-        let totals = core.totals();
-        let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring(ring));
+        let totals = core.view().totals();
+        let rings = core.view().ring_ids().into_iter().filter_map(|ring| core.view().ring(ring));
         let threads = rings.flat_map(|ring| &ring.threads);
         let mut threads: Vec<_> = threads
-            .filter_map(|thread| core.thread(*thread))
+            .filter_map(|thread| core.view().thread(*thread))
             .map(|thread| (thread.destination.clone(), thread.recipients, thread.agents.len()))
             .collect();
         threads.sort();
@@ -320,7 +320,7 @@ impl SimulationObserver for Statistics {
     }
 
     fn step_over(&mut self, _: SimTime, core: Option<&Scheduler>, _: &Disk, _: bool) {
-        self.max_queued = self.max_queued.max(core.map_or(0, Scheduler::recipients));
+        self.max_queued = self.max_queued.max(core.map_or(0, |core| core.view().recipients()));
     }
 }
 
@@ -328,7 +328,7 @@ impl ReplayObserver for Statistics {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         if let Event::Arrived(arrival) = event {
             let number = arrival.name.number();
-            if !core.is_new(number) {
+            if !core.view().is_new(number) {
                 return;
             }
             if self.returning != Some(number) {
@@ -339,7 +339,7 @@ impl ReplayObserver for Statistics {
     }
 
     fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
-        self.max_queued = self.max_queued.max(core.recipients());
+        self.max_queued = self.max_queued.max(core.view().recipients());
         decided.iter().for_each(|action| self.action_taken(time_of(told), action));
     }
 }

@@ -129,7 +129,7 @@ impl Timeline {
     /// Compares the message with the core at the beginning of a recording.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         self.now = now;
-        let id = core.message(self.wanted.number).map(Message::spool_id);
+        let id = core.view().message(self.wanted.number).map(Message::spool_id);
         match id.filter(|id| self.wanted.is(*id)) {
             None if self.present.is_some() => {
                 self.add("lost", "it is gone when the next recording begins");
@@ -226,7 +226,7 @@ impl Timeline {
             *place += 1;
             let Some(name) = self.of_job(job, *agent, core) else { continue };
             let (place, of) = (*place, bursts[agent]);
-            let pid = core.agent(*agent).and_then(|row| row.agent.pid);
+            let pid = core.view().agent(*agent).and_then(|row| row.agent.pid);
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
                 if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
@@ -240,19 +240,20 @@ impl Timeline {
         if number != self.wanted.number {
             return None;
         }
-        core.destination_of_job(agent, host).map(|destination| destination.to_string())
+        core.view().destination_of_job(agent, host).map(|destination| destination.to_string())
     }
 
     /// Adds the changes in the state of its vertices.
     fn compare_vertices(&mut self, core: &Scheduler) {
-        let Some(message) = core.message(self.wanted.number) else { return };
+        let Some(message) = core.view().message(self.wanted.number) else { return };
         let mut former = std::mem::take(&mut self.vertices);
         let present: BTreeMap<String, QueuedVertex<'_>> = core
+            .view()
             .vertices_of(message)
             .map(|queued| (queued.thread.destination.to_string(), queued))
             .collect();
         for (name, queued) in present {
-            let (clause, reason) = (&queued.ring.clause, core.reason_of(queued.id));
+            let (clause, reason) = (&queued.ring.clause, core.view().reason_of(queued.id));
             let before = former.remove(&name);
             let offsets = queued.vertex.recipients.pending();
             let known = KnownVertex { offsets, clause: clause.clone(), reason };
@@ -282,7 +283,11 @@ impl Timeline {
         if matches!(reason, Reason::AtWork | Reason::Turn) {
             return;
         }
-        self.add_for("waits", name, wait_text(core, self.now, &core.why_vertex(queued), true));
+        self.add_for(
+            "waits",
+            name,
+            wait_text(core, self.now, &core.view().why_vertex(queued), true),
+        );
     }
 
     fn decided(&mut self, action: &Action) {
@@ -349,7 +354,7 @@ impl ReplayObserver for Timeline {
         };
         if let Event::Arrived(arrival) = event
             && self.wanted.is(spool_id(arrival))
-            && core.is_new(number)
+            && core.view().is_new(number)
         {
             self.arrive(arrival);
         }
@@ -361,7 +366,7 @@ impl ReplayObserver for Timeline {
                 if let AgentLine::Report(report) = AgentLine::parse(line)
                     && report.number == number
                 {
-                    self.reported(core.agent(*agent).and_then(|row| row.agent.pid), &report);
+                    self.reported(core.view().agent(*agent).and_then(|row| row.agent.pid), &report);
                 }
             }
             Event::AgentEnded { agent, end } => self.agent_ended(*agent, end),
@@ -395,7 +400,7 @@ impl ReplayObserver for Timeline {
         self.compare_vertices(core);
         self.fed(decided, core);
         decided.iter().for_each(|action| self.decided(action));
-        if core.message(self.wanted.number).is_none() {
+        if core.view().message(self.wanted.number).is_none() {
             self.add("forgotten", "its control file is gone or damaged");
             self.end();
         }

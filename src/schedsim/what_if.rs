@@ -28,7 +28,7 @@ pub(crate) fn run(
     let problem = |errors: Vec<Diagnostic>| SchedsimError::Other(super::lines(&errors));
     let config = source.read().map_err(problem)?;
     let other_config = source.read_with_context(other).map_err(problem)?;
-    let settings = replay.core().settings().clone();
+    let settings = replay.core().view().settings().clone();
     let (mut model, mut statistics) = (AgentModel::default(), Statistics::new(begun));
     model.begin(begun, replay.core());
     statistics.begin(replay.core());

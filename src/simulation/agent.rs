@@ -511,14 +511,14 @@ impl Agent {
         if !self.style.notes {
             return None;
         }
-        let remark = OutcomeNote {
+        let outcome = OutcomeNote {
             offsets: &[offset],
             occasion,
             time: around.at.wall,
             notary: notary(occasion),
             message: b"of the agent",
         };
-        let lines = note::lines(&work.parsed.control, &remark);
+        let lines = note::lines(&work.parsed.control, &outcome);
         if lines.is_empty() {
             return Some(Ok(false));
         }

@@ -210,7 +210,9 @@ impl Disk {
         file
     }
 
-    /// Sets the time of a message file, which is when the message arrived in the mail system.
+    /// Sets the time of a message file.
+    ///
+    /// It is when the message arrived in the mail system.
     pub fn set_received(&mut self, number: u64, received: Timestamp) {
         let files = self.messages.get_mut(&number);
         if let Some((_, time)) = files.and_then(|files| files.message.as_mut()) {
@@ -383,13 +385,6 @@ impl Disk {
         let parsed = self.parsed.get(&on_disk);
         let owner = |field| owner(field, false, &self.alive);
         let locker = RecipientLocker { pid: SCHEDULER_PID, owner: &owner };
-        let remark = OutcomeNote {
-            offsets: &note.offsets,
-            occasion: note.occasion,
-            time: note.time,
-            notary: &note.notary,
-            message: &note.message,
-        };
         let file = OpenFile { file: on_disk.clone(), steps: &steps };
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let identity = self.identity(&note.name, &on_disk);
@@ -399,11 +394,12 @@ impl Disk {
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
         if !note.occasion.ends_recipients() {
             // Only the lines of recipients are used, not their tags.
-            let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
+            let candidates =
+                note::candidates(&parsed.map_err(invalid)?.control, &OutcomeNote::from(note));
             return note::conclude(&file, &candidates, note.occasion, &locker);
         }
         let parsed = control_file::parse(on_disk.text().clone()).map_err(invalid)?;
-        let candidates = note::candidates(&parsed, &remark);
+        let candidates = note::candidates(&parsed, &OutcomeNote::from(note));
         if note.occasion != OutcomeKind::Reroute {
             return note::conclude(&file, &candidates, note.occasion, &locker);
         }

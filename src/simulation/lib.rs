@@ -297,8 +297,9 @@ impl<O: SimulationObserver> Simulation<O> {
         self.orphan_agents();
     }
 
-    /// Kills the scheduler during its next report, or its next write that finishes recipients
-    /// without an agent or adds some.
+    /// Kills the scheduler during its next report or write.
+    ///
+    /// The write finishes recipients without an agent, or adds some.
     pub fn kill_during_write_or_report(&mut self) {
         self.kill_while_finishing = true;
     }
@@ -471,7 +472,9 @@ impl<O: SimulationObserver> Simulation<O> {
         self.agents.get_mut(&pid).map(|agent| &mut **agent).filter(|agent| agent.end.is_none())
     }
 
-    /// Runs `act` on an agent whose end has not been noticed, with the rest of the world.
+    /// Runs `act` on an agent, with the rest of the world.
+    ///
+    /// The end of the agent has not been noticed.
     fn with_agent(&mut self, pid: u32, act: impl FnOnce(&mut Self, &mut Agent)) {
         if let Some(mut agent) = self.agents.remove(&pid) {
             act(self, &mut agent);

@@ -89,7 +89,7 @@ impl Shell {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
         let has_more = |action: &Action| matches!(action, Action::StoreOverrides { .. });
         if !self.core.pending_actions().iter().any(has_more) {
-            let is_all = self.orders.iter().eq(self.core.overrides().iter());
+            let is_all = self.orders.iter().eq(self.core.view().overrides().iter());
             assert!(is_all, "changes of the overrides were not reported: {changes:?}");
         }
     }
@@ -105,7 +105,7 @@ impl Shell {
     }
 
     fn room(&self) -> ReadBudget {
-        ReadBudget::of(&self.core, self.core.recipient_room(), &self.intake)
+        ReadBudget::of(&self.core, self.core.view().recipient_room(), &self.intake)
     }
 }
 
@@ -127,7 +127,7 @@ impl<O: SimulationObserver> Simulation<O> {
             self.send(Event::Tick);
         }
         self.perform_all();
-        let is_over = |shell: &Shell| shell.is_draining && !shell.core.has_agents();
+        let is_over = |shell: &Shell| shell.is_draining && !shell.core.view().has_agents();
         if self.shell.as_ref().is_some_and(is_over) {
             self.end_scheduler();
         }
@@ -167,7 +167,7 @@ impl<O: SimulationObserver> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             let waiting = shell.intake.blocked_kind(wall, &shell.room());
             let reading = shell.intake.recipients_being_read() as u32;
-            if (waiting, reading) != shell.core.backlog() {
+            if (waiting, reading) != shell.core.view().backlog() {
                 self.send(Event::BacklogChanged { waiting, reading });
             }
         }
@@ -238,7 +238,9 @@ impl<O: SimulationObserver> Simulation<O> {
                 self.in_shell(|shell| shell.take_changes(&changes));
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
+            // No bulk job is in the simulated world.
             Action::OrderDone { .. }
+            | Action::Bulk(_)
             | Action::Statistics(_)
             | Action::Status(_)
             | Action::Log(..) => {}
@@ -271,7 +273,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = &mut self.shell else {
             return;
         };
-        let known = shell.core.number_state(name.number());
+        let known = shell.core.view().number_state(name.number());
         if shell.intake.found(&name, known) == ReadDecision::Read {
             self.request(name, ReadMode::New(None));
         }
@@ -284,7 +286,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let mut new = Vec::new();
         for name in self.disk.names() {
-            let known = shell.core.number_state(name.number());
+            let known = shell.core.view().number_state(name.number());
             if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
             }

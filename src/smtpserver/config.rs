@@ -27,8 +27,11 @@ const MAX_FILE_SIZE: usize = 1 << 20;
 const DEFAULT_PORTS: [(u16, Service); 3] =
     [(2525, Service::Smtp), (2587, Service::Submission), (2524, Service::Lmtp)];
 
+/// Maximum time for which a user may have a message held, by default.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(7 * 86_400);
+
 /// The keywords.
-pub const KEYWORDS: [Keyword; 17] = [
+pub const KEYWORDS: [Keyword; 20] = [
     Keyword::once("hostname", "the name of this host", 1),
     Keyword::repeated(
         "listen",
@@ -47,8 +50,11 @@ pub const KEYWORDS: [Keyword; 17] = [
     Keyword::once("max-recipients", "a number", 1),
     Keyword::once("max-connections", "a number", 1),
     Keyword::once("max-connections-per-client", "a number", 1),
+    Keyword::once("max-connections-per-login", "a number", 1),
     Keyword::once("max-recipients-per-client", "a number for an hour", 1),
     Keyword::once("max-recipients-per-login", "a number for an hour", 1),
+    Keyword::once("max-hold", "a time such as 7d; 0 offers no FUTURERELEASE", 1),
+    Keyword::repeated("raise-priority", "networks, and logins", 1, usize::MAX),
     Keyword::once("timeout", "a time such as 5m", 1),
     Keyword::once("greeting-delay", "a time such as 2s", 1),
 ];
@@ -94,6 +100,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Maximum number of connections of a client that may not relay.
     pub max_connections_per_client: usize,
+    /// Maximum number of connections of a login.
+    pub max_connections_per_login: usize,
     /// Maximum number of recipients in an hour of a client that may not relay.
     pub max_recipients_per_client: u64,
     /// Maximum number of recipients in an hour of a login.
@@ -102,6 +110,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// Time before the greeting.
     pub greeting_delay: Duration,
+    /// Maximum time for which a user may have a message held; zero is never.
+    pub max_hold: Duration,
 }
 
 /// The settings of the server.
@@ -125,6 +135,10 @@ pub struct ServerConfig {
     pub logins: Option<LoginSource>,
     /// Where a policy service listens.
     pub policy: Option<PolicyAddress>,
+    /// Networks whose clients may give messages a higher priority than the usual one.
+    pub hurry: Vec<Network>,
+    /// Clients that have logged in may do so, too.
+    pub logins_hurry: bool,
     /// Numbers.
     pub limits: Limits,
 }
@@ -162,10 +176,12 @@ impl Default for Limits {
             max_recipients: 1000,
             max_connections: 10_000,
             max_connections_per_client: 50,
+            max_connections_per_login: 50,
             max_recipients_per_client: 10_000,
             max_recipients_per_login: 500,
             timeout: Duration::from_secs(300),
             greeting_delay: Duration::ZERO,
+            max_hold: DEFAULT_MAX_HOLD,
         }
     }
 }
@@ -189,6 +205,8 @@ impl Default for ServerConfig {
             certificate: None,
             logins: None,
             policy: None,
+            hurry: Vec::new(),
+            logins_hurry: false,
             limits: Limits::default(),
         }
     }
@@ -224,6 +242,11 @@ impl ServerConfig {
     pub fn is_relay_domain(&self, domain: &str) -> bool {
         let address = format!("@{domain}");
         self.relay_domains.iter().any(|pattern| pattern.matches(&address))
+    }
+
+    /// Returns true if a client may give messages a higher priority than the usual one.
+    pub fn may_hurry(&self, ip: std::net::IpAddr) -> bool {
+        self.hurry.iter().any(|network| network.contains(ip))
     }
 
     /// Returns true if a client may send to any address.
@@ -296,8 +319,20 @@ impl Builder {
             "max-connections-per-client" => {
                 limits.max_connections_per_client = number(first)? as usize;
             }
+            "max-connections-per-login" => {
+                limits.max_connections_per_login = number(first)? as usize;
+            }
             "max-recipients-per-client" => limits.max_recipients_per_client = number(first)?,
             "max-recipients-per-login" => limits.max_recipients_per_login = number(first)?,
+            "max-hold" => limits.max_hold = interval(first)?,
+            "raise-priority" => {
+                for word in words {
+                    match &*word.text {
+                        "logins" => config.logins_hurry = true,
+                        _ => config.hurry.push(network(word)?),
+                    }
+                }
+            }
             "timeout" => limits.timeout = interval(first)?.max(Duration::from_secs(1)),
             _ => limits.greeting_delay = interval(first)?,
         }

@@ -3,7 +3,7 @@
 use super::accounts::{self, Accounts};
 use super::config::{Limits, LoginSource, ServerConfig};
 use super::dovecot::DovecotSocket;
-use super::options::ServerOptions;
+use super::options::SmtpServerOptions;
 use super::session::{Credentials, LoginAnswer, Logins, Service, SessionSettings};
 use super::store::Store;
 use super::tls;
@@ -14,21 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 use zsched_config::Zenv;
-use zsched_router::{Directory, load_directory, shared_config};
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
-
-/// Default `LOGDIR`.
-const DEFAULT_LOGDIR: &str = "/var/log/mail";
+use zsched_format::time::Timestamp;
+use zsched_router::{Directory, load_directory};
+use zsched_service::{default_log, shared_config};
+use zsched_spool::{HashLevel, Spool};
 
 /// The paths and settings of an installation.
 pub(crate) struct Installation {
     zenv: Zenv,
-    postoffice: PathBuf,
+    spool: Spool,
     config: Option<PathBuf>,
     router_config: Option<PathBuf>,
     log: Option<PathBuf>,
     status_log: Option<PathBuf>,
-    hash: u8,
+    level: HashLevel,
 }
 
 /// What the files say, at one time.
@@ -86,14 +85,9 @@ impl FileStamp {
 
 impl Installation {
     /// Finds the files. An error is about the ZENV file.
-    pub(crate) fn find(options: &ServerOptions) -> io::Result<Installation> {
+    pub(crate) fn find(options: &SmtpServerOptions) -> io::Result<Installation> {
         let has_all = options.config.is_some() && options.router_config.is_some();
-        let zenv = match (&options.zenv, &options.postoffice) {
-            (None, Some(_)) if has_all => Zenv::default(),
-            (named, _) => Zenv::find(named.as_deref())?.unwrap_or_default(),
-        };
-        let postoffice = options.postoffice.clone();
-        let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
+        let zenv = options.installation.read_zenv(has_all)?;
         let absolute = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
         let config = options.config.clone().or_else(|| shared_config(&zenv, "smtpserver.cf"));
         let router_config = options.router_config.clone();
@@ -105,33 +99,31 @@ impl Installation {
         });
         Ok(Installation {
             status_log: absolute(status_log)?,
-            postoffice: std::path::absolute(postoffice.unwrap_or(DEFAULT_POSTOFFICE.into()))?,
+            spool: options.installation.spool(&zenv)?,
             config: absolute(config)?,
             router_config: absolute(router_config)?,
             log: absolute(options.log.clone())?,
-            hash: options.hash,
+            level: options.installation.level(&zenv),
             zenv,
         })
     }
 
     pub(crate) fn store(&self) -> Store {
-        let spool = Spool::new(&self.postoffice);
-        let is_divided = self.zenv.get("ROUTERDIRHASH") == Some("1");
         Store {
-            level: if is_divided { HashLevel::Once } else { HashLevel::Flat },
-            router_socket: spool.router_socket(self.zenv.get("ROUTERNOTIFY")),
-            spool,
+            level: HashLevel::of_router(self.zenv.get("ROUTERDIRHASH")),
+            router_socket: self.spool.router_socket(self.zenv.get("ROUTERNOTIFY")),
+            spool: self.spool.clone(),
         }
     }
 
     /// The socket of the scheduler.
     pub(crate) fn scheduler_socket(&self) -> PathBuf {
-        Spool::new(&self.postoffice).notify_socket(self.zenv.get("SCHEDULERNOTIFY"))
+        self.spool.notify_socket(self.zenv.get("SCHEDULERNOTIFY"))
     }
 
     /// Nesting of `transport/`.
     pub(crate) fn level(&self) -> HashLevel {
-        HashLevel::of_settings(self.zenv.get("SCHEDULERDIRHASH"), self.hash)
+        self.level
     }
 
     /// Name of the configuration for messages.
@@ -149,8 +141,8 @@ impl Installation {
 
     /// Path of the log; `None` is standard error.
     pub(crate) fn log_path(&self, is_daemon: bool) -> Option<PathBuf> {
-        let folder = Path::new(self.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR));
-        self.log.clone().or_else(|| is_daemon.then(|| folder.join("smtpserver")))
+        let default = || is_daemon.then(|| default_log(&self.zenv, "smtpserver"));
+        self.log.clone().or_else(default)
     }
 
     /// Reads all files. On failure, returns all errors; warnings come with the result.
@@ -238,6 +230,9 @@ impl Loaded {
             },
             has_queue_domains: !self.config.relay_domains.is_empty(),
             allows_bare_lf: false,
+            max_hold: self.config.limits.max_hold,
+            logins_hurry: self.config.logins_hurry,
+            now: Timestamp::now,
             free_space: free_space.clone(),
         })
     }

@@ -7,9 +7,10 @@
 //!                    public/… ──► router/<inode> ──► datagram "NEW router <inode>"
 //! ```
 //!
-//! This crate decides which clients may send what, and the replies to them. Where mail goes is the
-//! router's matter. Begin with [`session`], which is pure: no socket, no file, no clock. One event
-//! loop serves all connections; workers do what may wait ([`store`], [`verdict`]).
+//! This crate decides which clients may send what, and the replies to them. It must not know where
+//! mail goes, which is the router's matter, or when. Begin with [`session`], which is pure: no
+//! socket, no file, no clock. One event loop serves all connections; workers do what may wait
+//! ([`store`], [`verdict`]).
 
 #![warn(unreachable_pub)]
 
@@ -42,27 +43,26 @@ mod tls;
 
 pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, LoginSource, ServerConfig};
 pub use dovecot::DovecotSocket;
-pub use options::ServerOptions;
+pub use options::SmtpServerOptions;
 pub use policy::PolicyAddress;
 pub use stdio::StdioServer;
 pub use verdict::check_recipient;
 
 use installation::Installation;
-use std::fmt;
-use zsched_format::printable;
+use zsched_format::printable::{self, print_to_stderr as say};
 
 /// Exit status for errors, which may be temporary.
 const EXIT_FAILURE: i32 = 1;
 
 /// Runs the program. Returns the exit status.
-pub fn main(options: &ServerOptions) -> i32 {
+pub fn main(options: &SmtpServerOptions) -> i32 {
     run(options).unwrap_or_else(|error| {
-        say(format_args!("smtpserver: {error}"));
+        printable::print_error("smtpserver", error);
         EXIT_FAILURE
     })
 }
 
-fn run(options: &ServerOptions) -> std::io::Result<i32> {
+fn run(options: &SmtpServerOptions) -> std::io::Result<i32> {
     let installation = Installation::find(options)?;
     match installation.load() {
         Ok((loaded, warnings)) => {
@@ -71,23 +71,19 @@ fn run(options: &ServerOptions) -> std::io::Result<i32> {
                 return server::run(installation, loaded, options);
             }
             let ports = printable::count(loaded.config.listeners.len() as u64, "port");
-            say(format_args!("smtpserver: {} is usable, {ports}", installation.config_name()));
+            printable::print_error(
+                "smtpserver",
+                format_args!("{} is usable, {ports}", installation.config_name()),
+            );
             Ok(0)
         }
         Err(errors) => {
             errors.iter().for_each(say);
-            say(format_args!("smtpserver: {} cannot be used", installation.config_name()));
+            printable::print_error(
+                "smtpserver",
+                format_args!("{} cannot be used", installation.config_name()),
+            );
             Ok(EXIT_FAILURE)
         }
     }
-}
-
-/// Prints a message on standard error.
-fn say(message: impl fmt::Display) {
-    let text = message.to_string();
-    // Standard error may be closed.
-    drop(std::io::Write::write_all(
-        &mut std::io::stderr(),
-        format!("{}\n", printable::lines(&text)).as_bytes(),
-    ));
 }

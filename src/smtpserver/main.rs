@@ -1,12 +1,6 @@
 //! Takes mail by SMTP.
 
-use std::io::Write;
-
 fn main() {
-    if let Err(error) = zsched_sys::reset_inherited_state() {
-        // Standard error may be closed.
-        drop(writeln!(std::io::stderr(), "smtpserver: inherited signals: {error}"));
-        std::process::exit(1);
-    }
+    zsched_service::reset_inherited_state_or_exit("smtpserver");
     std::process::exit(zsched_smtpserver::main(&zsched_command_line::parse()));
 }

@@ -1,12 +1,13 @@
 //! The command line of `smtpserver`.
 
-use clap::{ArgAction, Parser};
+use clap::Parser;
 use std::path::PathBuf;
+use zsched_service::InstallationOptions;
 
 /// Take mail from other programs and hosts by SMTP, and give it to the router
 #[derive(Parser, Clone, Debug)]
 #[command(name = "smtpserver", version)]
-pub struct ServerOptions {
+pub struct SmtpServerOptions {
     /// Stay in the foreground; otherwise the server becomes a daemon
     #[arg(short = 'i', long = "interactive")]
     pub interactive: bool,
@@ -24,13 +25,9 @@ pub struct ServerOptions {
     #[arg(short = 'r', long = "router-config", value_name = "FILE")]
     pub router_config: Option<PathBuf>,
 
-    /// The ZENV file with the paths of the installation
-    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
-    pub zenv: Option<PathBuf>,
-
-    /// The spool; by default $POSTOFFICE
-    #[arg(short = 'P', long = "postoffice", value_name = "FOLDER")]
-    pub postoffice: Option<PathBuf>,
+    /// Where the files of the installation are.
+    #[command(flatten)]
+    pub installation: InstallationOptions,
 
     /// The log; by default smtpserver in $LOGDIR for a daemon, else standard error
     #[arg(short = 'L', long = "log", value_name = "FILE")]
@@ -40,9 +37,4 @@ pub struct ServerOptions {
     /// and message that is not; by default $SMTPSTATUSLOG, else none
     #[arg(long, value_name = "FILE")]
     pub status_log: Option<PathBuf>,
-
-    /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in
-    /// the ZENV file overrides it
-    #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
-    pub hash: u8,
 }

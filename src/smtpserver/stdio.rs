@@ -43,9 +43,12 @@ impl StdioServer {
             logins: Logins::None,
             has_queue_domains: false,
             allows_bare_lf: true,
+            max_hold: std::time::Duration::ZERO,
+            logins_hurry: true,
+            now: zsched_format::time::Timestamp::now,
             free_space: Arc::new(AtomicU64::new(u64::MAX)),
         };
-        let client = Client { ip: None, port: 0, may_relay: true, is_local: true };
+        let client = Client { ip: None, port: 0, may_relay: true, may_hurry: true, is_local: true };
         let mut session = Session::new(Arc::new(settings), client, None);
         session.greet();
         let (mut file, mut buffer) = (None, vec![0; READ_SIZE]);
@@ -89,7 +92,7 @@ impl StdioServer {
                 *file = None;
                 return None;
             }
-            Request::Login(_) => Answer::Login(LoginAnswer::Wrong),
+            Request::Login(_) | Request::AdmitLogin(_) => Answer::Login(LoginAnswer::Wrong),
             Request::StartQueue(_) => Answer::Reply(Reply::new(458, "4.3.0", "Not available")),
             Request::StartTls => return None,
         };

@@ -3,19 +3,19 @@
 //! | step | state after a crash | at the next start |
 //! |---|---|---|
 //! | the control files are written under hidden names | the submission is in `router/` | it is routed again, and the hidden file is replaced |
-//! | they are synced, and their folders | the same | the same |
+//! | they are synced, together with their folders | the same | the same |
 //! | the messages are renamed into `queue/` | the message is in `queue/`, its control file hidden | the control file gets its name ([`unfinished`](super::unfinished)) |
 //! | the folders in `queue/` are synced | the same | the same |
-//! | the control files get their names | both are in the spool | the scheduler finds them |
-//! | their folders are synced | | |
+//! | the control files get their names | both are in the spool, or the same as before | the scheduler finds them, or as before |
 //!
 //! So the rename into `queue/` is the decision: before it the submission is routed again, after it
-//! never. Several messages share the syncs of their folders.
+//! never. Several messages share the syncs of their folders. The last names are not synced: after a
+//! power failure the next start of the router gives them again.
 
 use super::submit::Submitter;
+use super::sync::{Synced, sync_together};
 use super::temp_file::TempFile;
 use super::{SpoolName, folder};
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -23,8 +23,6 @@ use std::path::{Path, PathBuf};
 use zsched_format::control_file::compose::ControlFileDraft;
 use zsched_sys as sys;
 
-/// Maximum number of control files that are synced at the same time.
-const MAX_SYNCING: usize = 8;
 /// Mode of a message file that belongs to another user than the scheduler's.
 ///
 /// The group is that of `queue/`.
@@ -69,19 +67,16 @@ impl Submitter {
             .into_iter()
             .map(|routed| self.hide(routed).map_err(AcceptError::NotTaken))
             .collect();
-        self.sync_control_files(&mut states);
-        self.sync_folders(&mut states, self.spool.transport(), AcceptError::NotTaken);
+        self.sync_below(self.spool.transport(), &mut states, AcceptError::NotTaken);
         for state in &mut states {
             advance(state, |pending| self.take(pending).map_err(AcceptError::NotTaken));
         }
-        self.sync_folders(&mut states, self.spool.queue(), AcceptError::Unfinished);
+        self.sync_below(self.spool.queue(), &mut states, AcceptError::Unfinished);
         let show = |pending: &mut Pending| {
             let shown = self.spool.control_file(&pending.name);
             pending.control.rename(shown).map_err(AcceptError::Unfinished)
         };
         states.iter_mut().for_each(|state| advance(state, show));
-        // The scheduler may have seen them by now, so an error is not one of the submission.
-        self.sync_folders(&mut states, self.spool.transport(), AcceptError::Unfinished);
         states.into_iter().map(finished).collect()
     }
 
@@ -133,43 +128,27 @@ impl Submitter {
         Ok(())
     }
 
-    /// Syncs the control files, several at a time: the file system syncs them together.
-    fn sync_control_files(&self, states: &mut [Result<Pending, AcceptError>]) {
+    /// Syncs folders below `top`, and the control files if that is where they are.
+    ///
+    /// An error of a folder concerns all messages in it.
+    fn sync_below(
+        &self,
+        top: &Path,
+        states: &mut [Result<Pending, AcceptError>],
+        failed: fn(io::Error) -> AcceptError,
+    ) {
         if !self.sync {
             return;
         }
-        let share = states.len().div_ceil(MAX_SYNCING).max(1);
-        std::thread::scope(|scope| {
-            for part in states.chunks_mut(share) {
-                scope.spawn(|| {
-                    for state in part {
-                        advance(state, |pending| {
-                            pending.control.file().sync_all().map_err(AcceptError::NotTaken)
-                        });
-                    }
-                });
-            }
-        });
-    }
-
-    /// Syncs each folder below `top` once. An error concerns all messages in the folder.
-    fn sync_folders(
-        &self,
-        states: &mut [Result<Pending, AcceptError>],
-        top: &Path,
-        failed: fn(io::Error) -> AcceptError,
-    ) {
-        let place = |state: &Result<Pending, AcceptError>| {
-            state.as_ref().ok().map(|pending| pending.name.folder().to_string())
+        let with_file = top == self.spool.transport();
+        let target = |pending| {
+            let Pending { name, control, .. }: &Pending = pending;
+            (with_file.then(|| control.file()), top.join(name.folder().to_string()))
         };
-        let folders: BTreeSet<String> = states.iter().filter_map(place).collect();
-        for folder in folders {
-            if let Err(error) = self.sync_folder(&top.join(&folder)) {
-                for state in states.iter_mut().filter(|state| place(state) == Some(folder.clone()))
-                {
-                    *state = Err(failed(io::Error::new(error.kind(), error.to_string())));
-                }
-            }
+        let synced = sync_together(states.iter().flatten().map(target).collect());
+        let pending = states.iter_mut().filter(|state| state.is_ok());
+        for (state, Synced { file, folder }) in pending.zip(synced) {
+            advance(state, |_| file.and(folder).map_err(failed));
         }
     }
 }

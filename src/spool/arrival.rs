@@ -5,7 +5,8 @@ use super::{SpoolName, alternatives, note};
 use serde::{Deserialize, Serialize};
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
-use zsched_format::priority::DEFAULT_PRIORITY;
+use zsched_format::priority::{self, DEFAULT_PRIORITY};
+use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
 
 /// The data of a control file that scheduling needs.
@@ -30,6 +31,8 @@ pub struct Arrival {
     pub delay_noted: Option<u32>,
     /// The deadline that the sender has set (DELIVERBY).
     pub deliver_by: Option<Deadline>,
+    /// The times of delivery that the sender has set.
+    pub schedule: Option<Box<Schedule>>,
     /// The first line that cannot be delivered, but must not be lost.
     pub first_undeliverable: Option<ControlFileError>,
     /// True if a failed recipient may have an alternative that is tried next.
@@ -69,16 +72,59 @@ pub struct Deadline {
 impl Deadline {
     /// The earliest deadline of the recipients of a message that arrived at `received`.
     fn of(file: &ControlFile, received: Timestamp) -> Option<Deadline> {
-        let lines = file.recipients.iter().filter_map(|recipient| recipient.notify);
-        let values = lines.map(|line| file.get(line.value));
-        let has_by = |value: &&[u8]| value.windows(3).any(|word| word.eq_ignore_ascii_case(b"BY="));
-        let deadlines = values.filter(has_by).filter_map(|value| Notify::parse(value).deliver_by);
+        let deadlines = lines_with(file, b"BY=").filter_map(|notify| notify.deliver_by);
         let deadline = deadlines.min_by_key(|by| by.seconds)?;
         let at = received.seconds().saturating_add(deadline.seconds);
         // No deadline is before the epoch or after 2106.
         let at = u32::try_from(at.max(1)).unwrap_or(u32::MAX);
         Some(Deadline { at, returns: deadline.return_after })
     }
+}
+
+/// The times of delivery that the sender has set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Schedule {
+    /// The first second of delivery, since the epoch; 0 is any.
+    pub not_before: u32,
+    /// The window of the day.
+    pub window: Option<DayWindow>,
+}
+
+impl Schedule {
+    /// The times of a message: the latest first second of its recipients, and their first window.
+    ///
+    /// A word that cannot be read has no effect.
+    fn of(file: &ControlFile, received: Timestamp) -> Option<Schedule> {
+        let not_before = lines_with(file, b"NOTBEFORE=").filter_map(|notify| notify.not_before);
+        let held = lines_with(file, b"HOLDFOR=").filter_map(|notify| notify.hold_for).max();
+        let held = held.map(|seconds| received.seconds().saturating_add(seconds.into()));
+        let held = held.map(|until| u32::try_from(until.max(0)).unwrap_or(u32::MAX));
+        let not_before = not_before.chain(held).max().unwrap_or(0);
+        let window = lines_with(file, b"WINDOW=").find_map(|notify| {
+            let text = std::str::from_utf8(notify.window?).ok()?;
+            DayWindow::parse(text, received).ok()
+        });
+        (not_before > 0 || window.is_some()).then_some(Schedule { not_before, window })
+    }
+}
+
+/// The `N` lines of the recipients that have a word.
+fn lines_with<'f>(file: &'f ControlFile, word: &'f [u8]) -> impl Iterator<Item = Notify<'f>> {
+    let lines = file.recipients.iter().filter_map(|recipient| recipient.notify);
+    let values = lines.map(|line| file.get(line.value));
+    let has_word =
+        move |value: &&[u8]| value.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+    values.filter(has_word).map(Notify::parse)
+}
+
+/// The `p` line, or else the most urgent `MT-PRIORITY` of the recipients.
+fn priority_of(file: &ControlFile) -> u8 {
+    let of_lines = || {
+        let all = lines_with(file, b"MT-PRIORITY=").filter_map(|notify| notify.transfer_priority);
+        all.max().map(priority::of_transfer_priority)
+    };
+    file.priority.or_else(of_lines).unwrap_or(DEFAULT_PRIORITY)
 }
 
 /// The part of a control file that is to be read.
@@ -120,11 +166,12 @@ impl Arrival {
             name,
             modified,
             created,
-            priority: file.priority.unwrap_or(DEFAULT_PRIORITY),
+            priority: priority_of(file),
             report_due: note::has_report_due(file)
                 || !note::unnoted_failures(file, |tag| tag == Tag::Failed).is_empty(),
             delay_noted: note::last_delay(file),
             deliver_by: Deadline::of(file, modified),
+            schedule: Schedule::of(file, modified).map(Box::new),
             first_undeliverable: file.undeliverable_lines.first().cloned(),
             has_alternatives: alternatives::are_left(file),
             last_recipient: file.recipients.last().map_or(0, |recipient| recipient.offset),
@@ -133,6 +180,36 @@ impl Arrival {
             failed: with_tag(Tag::Failed).count() as u32,
             groups: group(file),
             locked: with_tag(Tag::Locked).map(|recipient| recipient.offset).collect(),
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
+        }
+    }
+
+    /// Creates a message with these pending recipients and nothing else.
+    pub fn of_groups(
+        name: SpoolName,
+        modified: Timestamp,
+        created: Timestamp,
+        groups: Vec<Group>,
+    ) -> Arrival {
+        Arrival {
+            name,
+            modified,
+            created,
+            priority: DEFAULT_PRIORITY,
+            report_due: false,
+            delay_noted: None,
+            deliver_by: None,
+            schedule: None,
+            first_undeliverable: None,
+            has_alternatives: false,
+            last_recipient: 0,
+            etrn_hosts: Vec::new(),
+            recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
+            failed: 0,
+            groups,
+            locked: Vec::new(),
             next_offset: None,
             max_unread: 0,
             is_chunk: false,

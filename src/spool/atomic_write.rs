@@ -1,39 +1,25 @@
-//! Replaces files as a whole.
-//!
-//! A reader gets either the old or the new file.
+//! Replaces files of the spool as a whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use zsched_sys::with_suffix;
+use zsched_sys::{replace_file, with_suffix};
 
-/// Replaces a file: writes a new one, syncs and renames it.
-///
-/// Only its owner may read it.
+/// Mode of the files: only their owner may read them.
+const MODE: u32 = 0o600;
+
+/// Replaces a file. A reader gets either the old or the new one.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let new = with_suffix(path, ".new");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    let mut out = BufWriter::new(file);
-    let written =
-        write(&mut out).and_then(|()| out.into_inner().map_err(|error| error.into_error()));
-    let renamed = written.and_then(|file| file.sync_all()).and_then(|()| fs::rename(&new, path));
-    if let Err(error) = renamed {
-        fs::remove_file(&new)?;
-        return Err(error);
-    }
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    replace_file(path, &with_suffix(path, ".new"), MODE, write)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::{ErrorKind, Write};
 
     #[test]

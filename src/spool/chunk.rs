@@ -67,7 +67,9 @@ pub(crate) fn read_recipient(
     read_after(file, envelope, offset, &|_| true, (1, RECIPIENT_READ_SIZE)).map(|part| part.file)
 }
 
-/// Puts the text before the first recipient and `envelope` in front of the lines from an offset on.
+/// Puts the head and `envelope` in front of some lines.
+///
+/// The head is the text before the first recipient; the lines begin at an offset.
 ///
 /// Ends after `at_most` recipients whose tag is counted. `size` is the number of bytes that are
 /// read first.

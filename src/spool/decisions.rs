@@ -123,7 +123,9 @@ pub(crate) fn verdicts_of_large(
     Ok(verdicts)
 }
 
-/// Passes the `d` lines at the end of a file to `visit`, with their offsets, the last one first.
+/// Passes the `d` lines at the end of a file to `visit`.
+///
+/// They have their offsets, the last one first.
 ///
 /// These are all lines after the last other line, without appended recipients. `visit` returns
 /// false to stop. Returns false if it has.

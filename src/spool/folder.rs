@@ -14,6 +14,11 @@ pub(crate) const MAIL_FOLDER_MODE: u32 = 0o2750;
 /// Files in it get the folder's group, and only their owners, or that of the folder, remove them.
 pub(crate) const PUBLIC_FOLDER_MODE: u32 = 0o3773;
 
+/// Mode of the folder that only a program with its group may put files into.
+///
+/// Files in it get the folder's group. No user may list it.
+pub(crate) const DROP_FOLDER_MODE: u32 = 0o3730;
+
 /// Returns true if a file of any kind has this name. An error means that it is unknown.
 pub fn exists(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {

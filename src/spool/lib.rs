@@ -62,19 +62,24 @@ pub mod orphans;
 pub mod removals;
 pub mod remove;
 
+// One message for very many recipients.
+pub mod bulk;
+
 // New mail.
 mod abandoned;
 pub mod accept;
+pub mod drop_folder;
 pub mod submit;
 pub mod unfinished;
 
 // Tools.
 pub mod atomic_write;
 pub mod memory_file;
+mod sync;
 mod temp_file;
 
 pub use abandoned::remove_abandoned;
-pub use arrival::{Arrival, Deadline, Group, Portion};
+pub use arrival::{Arrival, Deadline, Group, Portion, Schedule};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
@@ -100,18 +105,22 @@ pub const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
 /// Folders of a complete POSTOFFICE, with their modes.
 ///
 /// The scheduler needs the first three.
-const FOLDERS: [(&str, u32); 7] = [
+const FOLDERS: [(&str, u32); 8] = [
     ("transport", folder::MAIL_FOLDER_MODE),
     ("queue", folder::MAIL_FOLDER_MODE),
     (POSTMAN, folder::MAIL_FOLDER_MODE),
     ("router", folder::PUBLIC_FOLDER_MODE),
     ("public", folder::PUBLIC_FOLDER_MODE),
+    (DROP, folder::DROP_FOLDER_MODE),
     ("deferred", folder::MAIL_FOLDER_MODE),
     ("freezer", folder::MAIL_FOLDER_MODE),
 ];
 
 /// The folder for mail that a person must look at.
 const POSTMAN: &str = "postman";
+
+/// The folder for messages of `enqueue`.
+const DROP: &str = "drop";
 
 /// Describes an error of a folder of a spool; for a missing one with the command that makes it.
 pub fn describe_folder_error(folder: &Path, error: &io::Error) -> String {
@@ -141,9 +150,22 @@ impl Spool {
     pub fn create(&self) -> io::Result<()> {
         folder::make_all(&self.postoffice)?;
         for (name, mode) in FOLDERS {
-            folder::make(&self.postoffice.join(name), mode)?;
+            let is_new = folder::make(&self.postoffice.join(name), mode)?;
+            if is_new && name == DROP {
+                drop_folder::give_to_group(&self.postoffice.join(name))?;
+            }
         }
         Ok(())
+    }
+
+    /// The folder in which `enqueue` puts messages.
+    pub fn drop_folder(&self) -> PathBuf {
+        self.postoffice.join(DROP)
+    }
+
+    /// The socket by which `enqueue` wakes the scheduler.
+    pub fn poke_socket(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.poke")
     }
 
     /// The top folder, `POSTOFFICE`.

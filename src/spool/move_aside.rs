@@ -116,8 +116,9 @@ mod tests {
     use crate::HashFolder;
     use std::time::{Duration, SystemTime};
 
-    /// The original's cron job deletes files in `postman/` that begin with a digit and are a week
-    /// old.
+    /// Names begin with no digit: the original's cron job deletes others.
+    ///
+    /// It looks for files in `postman/` that are a week old.
     #[test]
     fn file_moved_aside_keeps_its_time_under_a_name_without_leading_digit() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -31,6 +31,11 @@ impl HashLevel {
             (_, 2..) => HashLevel::Twice,
         }
     }
+
+    /// The level of `router/`, as `ROUTERDIRHASH` of the ZENV file says.
+    pub fn of_router(variable: Option<&str>) -> HashLevel {
+        if variable == Some("1") { HashLevel::Once } else { HashLevel::Flat }
+    }
 }
 
 /// The folder of a file below `transport/` or `queue/`.
@@ -185,6 +190,21 @@ impl fmt::Display for SpoolName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zenv_hash_overrides_option_only_if_one_or_two() {
+        for (zenv, option, expected) in [
+            (None, 0, HashLevel::Flat),
+            (None, 1, HashLevel::Once),
+            (None, 3, HashLevel::Twice),
+            (Some("0"), 1, HashLevel::Once),
+            (Some("yes"), 2, HashLevel::Twice),
+            (Some("1"), 2, HashLevel::Once),
+            (Some("2"), 0, HashLevel::Twice),
+        ] {
+            assert_eq!(HashLevel::of_settings(zenv, option), expected, "{zenv:?} {option}");
+        }
+    }
 
     #[test]
     fn hash_folder_equals_recorded_formula() {

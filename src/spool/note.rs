@@ -89,10 +89,10 @@ impl OutcomeKind {
 ///
 /// Recipients that no agent has finished are finished here ([`finalize`](super::finalize)). Returns
 /// true if the file has a `d` line for a sender who requested it.
-pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::Result<bool> {
+pub fn write(spool: &Spool, name: &SpoolName, outcome: &OutcomeNote<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
-    write_to(spool, name, OnDisk { file, path }, remark).map_err(about_other_file)
+    write_to(spool, name, OnDisk { file, path }, outcome).map_err(about_other_file)
 }
 
 /// An error about another file than the control file, such as a missing `router/`.
@@ -109,33 +109,33 @@ fn write_to(
     spool: &Spool,
     name: &SpoolName,
     mut on_disk: OnDisk,
-    remark: &OutcomeNote<'_>,
+    outcome: &OutcomeNote<'_>,
 ) -> io::Result<bool> {
     let metadata = on_disk.file.metadata()?;
     let (size, modified) = (metadata.len(), Timestamp::modified(&metadata));
     let owner = |field| owner_when_unloaded(field, modified);
     let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
-    if remark.occasion == OutcomeKind::Reroute {
-        reroute(spool, name, &mut on_disk, remark, &locker)?;
+    if outcome.occasion == OutcomeKind::Reroute {
+        reroute(spool, name, &mut on_disk, outcome, &locker)?;
         return Ok(false);
     }
-    let candidates = candidates_on_disk(&on_disk, size, remark)?;
-    conclude(&on_disk, &candidates, remark.occasion, &locker)
+    let candidates = candidates_on_disk(&on_disk, size, outcome)?;
+    conclude(&on_disk, &candidates, outcome.occasion, &locker)
 }
 
-/// The recipients of a remark in a control file of `size` bytes, with their `d` lines.
+/// The recipients of an outcome in a control file of `size` bytes, with their `d` lines.
 pub(crate) fn candidates_on_disk(
     on_disk: &impl FileExt,
     size: u64,
-    remark: &OutcomeNote<'_>,
+    outcome: &OutcomeNote<'_>,
 ) -> io::Result<Vec<UnfinishedRecipient>> {
     if size > control_file::MAX_QUERY_SIZE {
-        return candidates_of_large(on_disk, size, remark);
+        return candidates_of_large(on_disk, size, outcome);
     }
-    Ok(candidates(&control_file::parse(sys::read_part(on_disk, 0, size as usize)?)?, remark))
+    Ok(candidates(&control_file::parse(sys::read_part(on_disk, 0, size as usize)?)?, outcome))
 }
 
-/// Executes a remark. Returns true if a `d` line was written, or is there already.
+/// Records an outcome. Returns true if a `d` line was written, or is there already.
 pub fn conclude(
     on_disk: &impl OpenControlFile,
     candidates: &[UnfinishedRecipient],
@@ -159,33 +159,33 @@ pub fn conclude(
     locker.finish_recipients(on_disk, candidates, tag)
 }
 
-/// The recipients of a remark, with their `d` lines.
-pub fn candidates(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<UnfinishedRecipient> {
-    let verdicts = match remark.occasion.ends_recipients() {
+/// The recipients of an outcome, with their `d` lines.
+pub fn candidates(file: &ControlFile, outcome: &OutcomeNote<'_>) -> Vec<UnfinishedRecipient> {
+    let verdicts = match outcome.occasion.ends_recipients() {
         true => decisions::verdicts(file),
         false => HashMap::new(),
     };
-    let recipients = remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset));
-    recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
+    let recipients = outcome.offsets.iter().filter_map(|offset| file.recipient_at(*offset));
+    recipients.map(|recipient| candidate(file, recipient, None, (outcome, &verdicts))).collect()
 }
 
-/// The recipients of a remark in a large file.
+/// The recipients of an outcome in a large file.
 ///
 /// Its lines lack the offset of the headers.
 fn candidates_of_large(
     on_disk: &impl FileExt,
     size: u64,
-    remark: &OutcomeNote<'_>,
+    outcome: &OutcomeNote<'_>,
 ) -> io::Result<Vec<UnfinishedRecipient>> {
-    let verdicts = match remark.occasion.ends_recipients() {
+    let verdicts = match outcome.occasion.ends_recipients() {
         true => decisions::verdicts_of_large(on_disk, size)?,
         false => HashMap::new(),
     };
     let mut candidates = Vec::new();
-    for offset in remark.offsets {
+    for offset in outcome.offsets {
         let part = chunk::read(on_disk, *offset, 1)?;
         let recipient = part.file.recipient_at(*offset);
-        let with_line = |r| candidate(&part.file, r, Some(part.shift), (remark, &verdicts));
+        let with_line = |r| candidate(&part.file, r, Some(part.shift), (outcome, &verdicts));
         candidates.extend(recipient.map(with_line));
     }
     Ok(candidates)
@@ -199,14 +199,14 @@ fn candidate(
     file: &ControlFile,
     recipient: &Recipient,
     shift: Option<u64>,
-    (remark, verdicts): (&OutcomeNote<'_>, &HashMap<u32, Tag>),
+    (outcome, verdicts): (&OutcomeNote<'_>, &HashMap<u32, Tag>),
 ) -> UnfinishedRecipient {
     let Recipient { offset, tag, lock, .. } = *recipient;
     let mut text = Vec::new();
     let events = events(file, recipient);
     let decided_tag = verdicts.get(&offset).copied();
-    if remark.occasion.is_requested_by(events) && decided_tag.is_none() {
-        let mut line = line(file, recipient, remark);
+    if outcome.occasion.is_requested_by(events) && decided_tag.is_none() {
+        let mut line = line(file, recipient, outcome);
         if let Some(shift) = shift {
             line.headers = None;
             line.notify = line.notify.map(|at| (u64::from(at) + shift) as u32);
@@ -221,12 +221,12 @@ fn candidate(
     UnfinishedRecipient { offset, tag, lock, line: text, decided_tag, is_requested }
 }
 
-/// The `d` lines of a remark, for recipients whose senders requested them.
-pub fn lines(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<u8> {
+/// The `d` lines of an outcome, for recipients whose senders requested them.
+pub fn lines(file: &ControlFile, outcome: &OutcomeNote<'_>) -> Vec<u8> {
     let mut lines = Vec::new();
-    for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
-        if remark.occasion.is_requested_by(events(file, recipient)) {
-            line(file, recipient, remark).write_to(&mut lines);
+    for recipient in outcome.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
+        if outcome.occasion.is_requested_by(events(file, recipient)) {
+            line(file, recipient, outcome).write_to(&mut lines);
         }
     }
     lines
@@ -235,7 +235,7 @@ pub fn lines(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<u8> {
 fn line<'a>(
     file: &ControlFile,
     recipient: &Recipient,
-    remark: &OutcomeNote<'a>,
+    outcome: &OutcomeNote<'a>,
 ) -> DiagnosticRecord<'a> {
     DiagnosticRecord {
         recipient: recipient.offset,
@@ -243,9 +243,9 @@ fn line<'a>(
         // The original's scheduler writes the offset after id and tag here, agents that of the
         // line.
         notify: recipient.notify.map(|notify| notify.value.start),
-        time: remark.time.seconds(),
-        notary: remark.notary,
-        message: remark.message,
+        time: outcome.time.seconds(),
+        notary: outcome.notary,
+        message: outcome.message,
     }
 }
 
@@ -359,14 +359,14 @@ mod tests {
         spool.create().expect("a spool");
         let name = SpoolName::new(HashFolder::TOP, b"1").expect("a name");
         fs::write(spool.control_file(&name), TEXT).expect("a control file");
-        let remark = OutcomeNote {
+        let outcome = OutcomeNote {
             offsets: &[31, 52, 88],
             occasion,
             time: Timestamp::from_seconds(1_795_259_643),
             notary: b"n",
             message: b"text",
         };
-        let wrote = write(&spool, &name, &remark).expect("noted");
+        let wrote = write(&spool, &name, &outcome).expect("noted");
         (wrote, fs::read_to_string(spool.control_file(&name)).expect("read"))
     }
 

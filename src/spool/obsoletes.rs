@@ -44,7 +44,9 @@ pub fn is_of_user(spool: &Spool, owner: u32) -> io::Result<bool> {
     Ok(![0, of_spool, sys::users::effective_user()].contains(&owner))
 }
 
-/// Examines two messages, and returns their ids if the new one takes the place of the old one.
+/// Examines if the new message takes the place of the old.
+///
+/// Returns the ids of both then.
 pub fn examine(spool: &Spool, new: &SpoolName, old: &SpoolName) -> io::Result<Option<Obsoleted>> {
     let files = [Examined::read(spool, new)?, Examined::read(spool, old)?];
     let [Some(new), Some(old)] = files else {
@@ -94,7 +96,9 @@ impl Examined {
     }
 }
 
-/// Returns true if no line of the envelope of a message says that it came from elsewhere.
+/// Returns true if a message was submitted on this host.
+///
+/// No line of its envelope says that it came from elsewhere.
 fn is_local(text: &[u8]) -> bool {
     for line in text.split(|byte| *byte == b'\n') {
         let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();

@@ -16,7 +16,7 @@ use zsched_format::control_file::{self, ControlFile, Recipient};
 /// Recipients with the same offsets of sender and headers share a submission.
 type SubmissionKey = (Option<u32>, Option<u32>);
 
-/// Gives the unfinished recipients of a remark to the router.
+/// Gives the unfinished recipients of an outcome to the router.
 ///
 /// Recipients with the same sender and headers share one submission. At any crash, either the
 /// router gets a recipient or it stays in the message ([`outbox`]). After an error it can be called
@@ -27,7 +27,7 @@ pub(super) fn reroute(
     spool: &Spool,
     name: &SpoolName,
     on_disk: &mut OnDisk,
-    remark: &OutcomeNote<'_>,
+    outcome: &OutcomeNote<'_>,
     locker: &RecipientLocker<'_>,
 ) -> io::Result<()> {
     let outbox = OutboxFolder::open(spool)?;
@@ -39,7 +39,7 @@ pub(super) fn reroute(
     let message = File::open(spool.message_file(name))?;
     let metadata = message.metadata()?;
     let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;
-    let candidates = candidates(&file, remark);
+    let candidates = candidates(&file, outcome);
     let (taken, is_busy) = locker.lock_all(on_disk, candidates.iter())?;
     let mut kinds: BTreeMap<SubmissionKey, Vec<&Recipient>> = BTreeMap::new();
     for recipient in taken.iter().filter_map(|taken| file.recipient_at(taken.candidate.offset)) {

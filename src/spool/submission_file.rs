@@ -9,11 +9,12 @@
 //! - A submission belongs to its submitter, which is how the router knows that user. Besides, the
 //!   group of the folder may read it, to which the router belongs.
 //!
-//! The file is complete and on disk before it gets its name in `router/`.
+//! The file is complete, and its data are written out, before it gets its name in `router/`. Then
+//! file and name are synced together: the journal of the file system has one transaction for both.
 
+use super::sync::{Synced, sync_together, write_out_together};
 use super::temp_file::TempFile;
 use super::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
-use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::mem;
@@ -28,8 +29,6 @@ const SHARED_MODE: u32 = 0o640;
 const PRIVATE_MODE: u32 = 0o600;
 /// Maximum length of the host's name in the name of a scratch file (as in ZMailer).
 const MAX_HOST_LEN: usize = 19;
-/// Maximum number of submissions that are synced at the same time.
-const MAX_SYNCING: usize = 32;
 /// Maximum number of taken message numbers that are skipped.
 ///
 /// Normally there are none, since the number is that of an inode. A copied spool may have some.
@@ -75,10 +74,10 @@ impl SubmissionFile {
         self.scratch.path()
     }
 
-    /// Syncs the file, and moves it into `router/`. Returns its name there.
+    /// Moves the file into `router/`, and syncs it there. Returns its name there.
     ///
     /// `level` is that of `router/`. No file is replaced. An error means that the router has not
-    /// got it.
+    /// got it, unless it has taken it before the sync failed.
     pub fn publish(self, level: HashLevel) -> io::Result<SpoolName> {
         let mut results = SubmissionFile::publish_all(vec![self], level);
         results.pop().expect("one result for one file").map(|published| published.name)
@@ -91,26 +90,29 @@ impl SubmissionFile {
         files: Vec<SubmissionFile>,
         level: HashLevel,
     ) -> Vec<io::Result<PublishedSubmission>> {
-        let start = |file| Ok(Publication { file, passed_over: Vec::new(), published: None });
-        let mut states: Vec<io::Result<Publication>> = files.into_iter().map(start).collect();
-        sync_files(&mut states);
+        let scratch: Vec<&File> = files.iter().map(|file| file.scratch.file()).collect();
+        let written = write_out_together(&scratch);
+        let start = |(file, written): (SubmissionFile, io::Result<()>)| {
+            written.map(|()| Publication { file, passed_over: Vec::new(), published: None })
+        };
+        let mut states: Vec<io::Result<Publication>> =
+            files.into_iter().zip(written).map(start).collect();
         for state in &mut states {
             advance(state, |publication| publication.move_to_router(level));
         }
-        sync_folders(&states);
+        sync(&mut states);
         states.into_iter().map(|state| state.map(Publication::finish)).collect()
     }
 }
 
 impl Publication {
-    /// Moves a synced file into `router/`, with another number if its own is taken.
+    /// Moves the file into `router/`, with another number if its own is taken.
     fn move_to_router(&mut self, level: HashLevel) -> io::Result<()> {
         loop {
             let SubmissionFile { public, router, scratch } = &mut self.file;
             let modified = Timestamp::modified(&scratch.file().metadata()?);
             match rename_into_router(scratch, router, level) {
                 Ok(name) => {
-                    scratch.stay();
                     let id = SpoolId { number: name.number(), modified };
                     self.published = Some(PublishedSubmission { name, id });
                     return Ok(());
@@ -122,7 +124,7 @@ impl Publication {
                     let copy = scratch_file(public)?;
                     scratch.file().rewind()?;
                     io::copy(&mut scratch.file(), &mut copy.file())?;
-                    copy.file().sync_all()?;
+                    copy.file().sync_data()?;
                     let mut taken = mem::replace(scratch, copy);
                     taken.remove()?;
                     self.passed_over.push(taken);
@@ -149,38 +151,23 @@ fn advance(
     }
 }
 
-/// Syncs the files, several at a time: the file system syncs them together.
-fn sync_files(states: &mut [io::Result<Publication>]) {
-    let sync = |part: &mut [io::Result<Publication>]| {
-        for state in part {
-            advance(state, |publication| publication.file.scratch.file().sync_all());
-        }
-    };
-    if let [_] = states {
-        return sync(states);
-    }
-    let share = states.len().div_ceil(MAX_SYNCING).max(1);
-    std::thread::scope(|scope| {
-        for part in states.chunks_mut(share) {
-            scope.spawn(|| sync(part));
-        }
-    });
-}
-
-/// Syncs each folder of `router/` that has got files, once.
+/// Syncs the files with their names in `router/`, and the folders that have got some.
 ///
-/// The router has the files now. A failed sync followed by a crash could still lose them. Handing
-/// them over again while the failure lasts would be worse.
-fn sync_folders(states: &[io::Result<Publication>]) {
-    let mut folders = BTreeMap::new();
-    for publication in states.iter().flatten() {
-        let Some(folder) = publication.file.path().parent() else { continue };
-        let sync = || File::open(folder).and_then(|folder| folder.sync_all()).is_ok();
-        let is_synced = *folders.entry(folder.to_path_buf()).or_insert_with(sync);
-        if !is_synced {
-            // See `sync_name`.
-            publication.file.scratch.file().sync_all().ok();
-        }
+/// A file that cannot be synced is taken back. A folder that cannot be synced is no error, such as
+/// one that this user may not open: see [`sync_name`].
+fn sync(states: &mut [io::Result<Publication>]) {
+    fn target(publication: &Publication) -> (Option<&File>, PathBuf) {
+        let scratch = &publication.file.scratch;
+        (Some(scratch.file()), scratch.path().parent().unwrap_or(Path::new("")).to_path_buf())
+    }
+    let synced = sync_together(states.iter().flatten().map(target).collect());
+    let moved = states.iter_mut().filter(|state| state.is_ok());
+    for (state, Synced { file, .. }) in moved.zip(synced) {
+        advance(state, |publication| {
+            file?;
+            publication.file.scratch.stay();
+            Ok(())
+        });
     }
 }
 
@@ -219,7 +206,8 @@ pub(crate) fn move_to_router(
     level: HashLevel,
 ) -> io::Result<SpoolName> {
     let name = rename_into_router(scratch, router, level)?;
-    // The router has the file now: see `sync_folders`.
+    // The router has the file now. A failed sync followed by a crash could still lose its name.
+    // Handing it over again while the failure lasts would be worse.
     sync_name(scratch.path().parent().unwrap_or(router), scratch.file()).ok();
     Ok(name)
 }

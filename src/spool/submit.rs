@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use zsched_format::control_file::compose::{ControlFileDraft, Group};
 
 /// Submits messages to one spool.
@@ -26,6 +27,9 @@ pub struct Submitter {
 /// Errors of a notice while no scheduler listens.
 const NO_LISTENER: [ErrorKind; 3] =
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
+
+/// Maximum time that a notice waits for a scheduler that is slow to read others.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of taken message numbers that are skipped.
 ///
@@ -150,16 +154,21 @@ impl Submitter {
         Ok(control)
     }
 
-    /// Notifies a running scheduler of a message.
+    /// Notifies a running scheduler of messages.
     ///
-    /// Otherwise it finds the message by its next scan.
-    ///
-    /// If no scheduler listens, that is no error, since the scan will find the message.
-    pub fn notify(&self, socket: &Path, name: &SpoolName) -> io::Result<()> {
-        match notify(socket, &format!("NEW {name}")) {
-            Err(error) if NO_LISTENER.contains(&error.kind()) => Ok(()),
-            other => other,
+    /// The system keeps some ten notices for a program (`net.unix.max_dgram_qlen`); further ones
+    /// wait for it for a moment. If no scheduler listens, or it is busy, that is no error: its next
+    /// scan finds the messages.
+    pub fn notify(&self, socket: &Path, names: &[SpoolName]) -> io::Result<()> {
+        let sender = UnixDatagram::unbound()?;
+        sender.set_write_timeout(Some(NOTICE_TIMEOUT))?;
+        for name in names {
+            match sender.send_to(format!("NEW {name}").as_bytes(), socket) {
+                Err(error) if NO_LISTENER.contains(&error.kind()) => break,
+                other => other?,
+            };
         }
+        Ok(())
     }
 
     fn scratch_file(&self) -> io::Result<TempFile> {

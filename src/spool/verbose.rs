@@ -43,7 +43,9 @@ impl VerboseFile {
         VerboseFile::named_in(&head, spool, message)
     }
 
-    /// The verbose file that the text of a control file names, for the owner of the message file.
+    /// The verbose file that a control file names.
+    ///
+    /// It must be of the owner of the message file.
     pub fn named_in(text: &[u8], spool: &Spool, message: &Path) -> Option<VerboseFile> {
         // A line that is cut at the end of the head has no LF.
         let lines = text.split_inclusive(|byte| *byte == b'\n');

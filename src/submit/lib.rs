@@ -1,7 +1,8 @@
 //! The programs `sendmail` and `submit`, which take one message from standard input.
 //!
 //! [`sendmail`] writes a submission for the router. `submit` writes a control file for the
-//! scheduler, without routing: the caller chooses the channel and, if needed, the host.
+//! scheduler, without routing: the caller chooses the channel and, if needed, the host. With
+//! `--bulk` it writes a bulk job, for very many recipients.
 //!
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
 //! become files. How files get into the spool safely is the spool's matter.
@@ -9,14 +10,16 @@
 //! It must not know the scheduler, the router or their configurations: it sends the name of the
 //! message to a socket, and the message is found without that, too.
 //!
-//! Begin with [`Submission::compose`] for `submit`, and with [`sendmail::main`].
+//! Begin with [`ComposedMessage::compose`] for `submit`, and with [`sendmail::main`].
 
 #![warn(unreachable_pub)]
 
 pub mod sendmail;
+mod times;
 
 mod options;
 
+mod bulk;
 mod message;
 
 pub use message::SubmitError;
@@ -24,13 +27,13 @@ pub use options::SubmitOptions;
 
 use message::Message;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use zsched_command_line::sysexits::{EX_DATAERR, EX_USAGE};
-use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
+use zsched_format::time::Timestamp;
 use zsched_spool::submit::Submitter;
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, describe_folder_error};
+use zsched_spool::{SpoolName, describe_folder_error};
 use zsched_sys as sys;
 
 /// Exit status for other errors, which may be temporary.
@@ -75,22 +78,25 @@ fn print_error(text: &str) {
 
 fn run(options: &SubmitOptions) -> Result<(), Failure> {
     options.check().map_err(|reason| Failure::new(EX_USAGE, reason))?;
-    let zenv = match (&options.zenv, &options.postoffice) {
-        (None, Some(_)) => Zenv::default(),
-        (named, _) => Zenv::find(named.as_deref())?.unwrap_or_default(),
-    };
-    let postoffice = options.postoffice.clone();
-    let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
-    let postoffice = postoffice.unwrap_or_else(|| PathBuf::from(DEFAULT_POSTOFFICE));
+    let words = options.times.words(Timestamp::now());
+    let words = words.map_err(|reason| Failure::new(EX_USAGE, reason))?.join(" ");
+    let zenv = options.installation.read_zenv(true)?;
     let submitter = Submitter {
-        spool: Spool::new(&postoffice),
-        level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
+        spool: options.installation.spool(&zenv)?,
+        level: options.installation.level(&zenv),
         sync: true,
     };
+    let socket = submitter.spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
+    if options.bulk.is_wanted() {
+        return bulk::submit(&submitter.spool, &socket, options);
+    }
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
-    let submission = Submission::compose(&text, options)
+    let mut submission = ComposedMessage::compose(&text, options)
         .map_err(|reason| Failure::new(EX_DATAERR, reason.to_string()))?;
+    for recipient in &mut submission.group.recipients {
+        recipient.notify = format!("{} {words}", recipient.notify).trim().to_string();
+    }
     let in_spool = |error| {
         Failure::new(EXIT_FAILURE, describe_folder_error(submitter.spool.transport(), &error))
     };
@@ -103,14 +109,13 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let name = submitted.map_err(in_spool)?;
     // The message is in the spool and will be delivered. Errors from here on must not make the
     // caller submit it again.
-    let socket = submitter.spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
     announce(&submitter, &socket, &name);
     Ok(())
 }
 
 /// The parts of a message for the spool.
 #[derive(Debug)]
-pub struct Submission {
+pub struct ComposedMessage {
     /// The message: headers, empty line, body.
     pub text: Vec<u8>,
     /// Its Message-ID.
@@ -119,13 +124,13 @@ pub struct Submission {
     pub group: Group,
 }
 
-impl Submission {
+impl ComposedMessage {
     /// Composes the message from standard input and the command line.
     ///
     /// The options must have been [checked](SubmitOptions::check).
-    pub fn compose(text: &[u8], options: &SubmitOptions) -> Result<Submission, SubmitError> {
+    pub fn compose(text: &[u8], options: &SubmitOptions) -> Result<ComposedMessage, SubmitError> {
         let message = Message::new(text, options)?;
-        Ok(Submission {
+        Ok(ComposedMessage {
             text: message.text(),
             id: message.id(),
             group: Group {
@@ -144,7 +149,7 @@ impl Submission {
 
 /// Notifies the scheduler, and prints the name of the message for the caller.
 fn announce(submitter: &Submitter, socket: &Path, name: &SpoolName) {
-    if let Err(error) = submitter.notify(socket, name) {
+    if let Err(error) = submitter.notify(socket, std::slice::from_ref(name)) {
         print_error(&format!("{name} is queued; the scheduler will find it by itself: {error}"));
     }
     let mut output = io::stdout();
@@ -171,25 +176,5 @@ fn recipient(options: &SubmitOptions, user: &str) -> Recipient {
         address: Address::new(&options.channel, host, user, NOBODY_UID),
         notify: notify.unwrap_or_default(),
         end: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zenv_hash_overrides_option_only_if_one_or_two() {
-        for (zenv, option, expected) in [
-            (None, 0, HashLevel::Flat),
-            (None, 1, HashLevel::Once),
-            (None, 3, HashLevel::Twice),
-            (Some("0"), 1, HashLevel::Once),
-            (Some("yes"), 2, HashLevel::Twice),
-            (Some("1"), 2, HashLevel::Once),
-            (Some("2"), 0, HashLevel::Twice),
-        ] {
-            assert_eq!(HashLevel::of_settings(zenv, option), expected, "{zenv:?} {option}");
-        }
     }
 }

@@ -36,6 +36,12 @@ impl Message {
     pub(crate) fn new(text: &[u8], options: &SubmitOptions) -> Result<Message, SubmitError> {
         let text = with_line_feeds(text);
         let (mut fields, body) = split(skip_mbox_line(&text));
+        if options.bulk.is_wanted() {
+            fields.retain(|field| !is_hidden(field));
+            let mut message = Message { fields, body: body.to_vec(), recipients: Vec::new() };
+            message.complete(options, "undisclosed-recipients:;");
+            return Ok(message);
+        }
         let mut recipients: Vec<String> = options.recipients().map(str::to_string).collect();
         let shown = recipients.join(", ");
         if options.recipients_in_headers {

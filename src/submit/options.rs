@@ -1,7 +1,9 @@
 //! Command line of `submit`, with options of `sendmail`.
 
-use clap::{ArgAction, Parser};
-use std::path::PathBuf;
+use crate::bulk::BulkOptions;
+use crate::times::TimeOptions;
+use clap::Parser;
+use zsched_service::InstallationOptions;
 
 /// Put a message, read from standard input, into the scheduler's spool
 #[derive(Parser, Clone, Debug)]
@@ -28,9 +30,13 @@ pub struct SubmitOptions {
     #[arg(short = 'N', long = "notify", value_name = "WHEN")]
     pub notify: Option<String>,
 
-    /// Priority: 0 first, 9 last
-    #[arg(long = "priority", value_name = "0-9", value_parser = clap::value_parser!(u8).range(0..=9))]
+    /// Priority: 0 first, 9 last; z keeps the message
+    #[arg(long = "priority", value_name = "0-9|z", value_parser = priority_level)]
     pub priority: Option<u8>,
+
+    /// When it may be delivered.
+    #[command(flatten)]
+    pub times: TimeOptions,
 
     /// Also send it to the addresses in its To, Cc and Bcc headers
     #[arg(short = 't')]
@@ -48,21 +54,20 @@ pub struct SubmitOptions {
     #[arg(short = 'b', value_name = "MODE", value_parser = ["m"])]
     _mode: Option<String>,
 
-    /// ZENV file, which names the spool
-    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
-    pub zenv: Option<PathBuf>,
+    /// Where the files of the installation are.
+    #[command(flatten)]
+    pub installation: InstallationOptions,
 
-    /// The spool
-    #[arg(short = 'P', long = "postoffice", value_name = "FOLDER")]
-    pub postoffice: Option<PathBuf>,
-
-    /// The spool has single-letter folders; given twice, two levels of them
-    #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
-    pub hash: u8,
+    #[command(flatten)]
+    pub(crate) bulk: BulkOptions,
 
     /// Recipient addresses
-    #[arg(required_unless_present = "recipients_in_headers", value_name = "RECIPIENT")]
+    #[arg(required_unless_present_any = ["recipients_in_headers", "bulk"], value_name = "RECIPIENT")]
     recipients: Vec<String>,
+}
+
+fn priority_level(text: &str) -> Result<u8, String> {
+    zsched_format::priority::parse(text).ok_or_else(|| "not a digit, or z".to_string())
 }
 
 impl SubmitOptions {
@@ -87,6 +92,8 @@ impl SubmitOptions {
             ("channel", Some(&self.channel)),
             ("host", self.host.as_ref()),
             ("notify value", self.notify.as_ref()),
+            ("key", self.bulk.key.as_ref()),
+            ("list", self.bulk.list.as_ref()),
         ];
         let recipients = self.recipients.iter().map(|recipient| ("recipient", Some(recipient)));
         for (what, text) in texts.into_iter().chain(recipients) {

@@ -1,12 +1,19 @@
 //! Files: opening them safely, telling them apart, renaming and locking them.
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, renameat_with};
+use super::succeeded;
+use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, fstatfs, renameat_with};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_uint};
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, BufWriter, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// File systems that record changes in their order (`statfs(2)`): ext4, XFS, btrfs.
+///
+/// On tmpfs nothing survives a power failure, so nothing needs to wait.
+const ORDERED_FILE_SYSTEMS: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
 /// Opens a file, but follows no link and waits for no pipe.
 pub fn open_nofollow(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
@@ -36,6 +43,30 @@ pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()
+}
+
+/// Replaces a file: writes a new one under the name `new`, syncs it and renames it.
+///
+/// A reader gets either the old or the new file. On failure the new one is removed.
+pub fn replace_file(
+    path: &Path,
+    new: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(new)?;
+    let mut out = BufWriter::new(file);
+    let written =
+        write(&mut out).and_then(|()| out.into_inner().map_err(|error| error.into_error()));
+    let renamed = written.and_then(|file| file.sync_all()).and_then(|()| fs::rename(new, path));
+    if let Err(error) = renamed {
+        fs::remove_file(new)?;
+        return Err(error);
+    }
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// Reads until the buffer is full or the file ends.
@@ -86,6 +117,40 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
         Err(Errno::INVAL | Errno::NOSYS) => Err(ErrorKind::Unsupported.into()),
         other => Ok(other?),
     }
+}
+
+/// Returns true on ext4, XFS and btrfs, whose journals keep the order of what they record.
+///
+/// There, a name that a file gets after [`write_out`] survives no power failure without the data.
+pub fn keeps_order(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|facts| ORDERED_FILE_SYSTEMS.contains(&(facts.f_type as u64)))
+}
+
+/// Begins to write the data of a file to its disk. Does not wait.
+pub fn begin_write_out(file: &File) {
+    // An error comes again with `write_out`.
+    sync_file_range(file, libc::SYNC_FILE_RANGE_WRITE).ok();
+}
+
+/// Writes the data of a file to its disk.
+///
+/// The file is not durable yet: the data may be in the cache of the disk, and its size in memory.
+pub fn write_out(file: &File) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    match sync_file_range(file, flags) {
+        // A sandbox may forbid the call.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            file.sync_data()
+        }
+        other => other,
+    }
+}
+
+fn sync_file_range(file: &File, flags: c_uint) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and no memory is passed.
+    succeeded(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) })
 }
 
 /// Takes a POSIX write lock (`fcntl(2)`) on the whole file.

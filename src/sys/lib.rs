@@ -33,8 +33,9 @@ pub use descriptors::{
     unacknowledged_len,
 };
 pub use files::{
-    device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_part,
-    read_up_to, rename_new, try_posix_lock, with_suffix,
+    begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, open_nofollow,
+    open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock, with_suffix,
+    write_out,
 };
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;
@@ -45,7 +46,7 @@ pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
     set_process_name,
 };
-pub use service_manager::notify_service_manager;
+pub use service_manager::{notify_service_manager, take_passed_datagram_socket};
 pub use sigaction::{ignore_signal, is_ignored};
 #[cfg(feature = "signals")]
 pub use signals::Signals;

@@ -1,4 +1,6 @@
-//! Lines for the system log, in the form of `syslog(3)` (RFC 3164, as local programs write it).
+//! Lines for the system log, as of `syslog(3)`.
+//!
+//! They have the form of RFC 3164, as local programs write it.
 //!
 //! The line has priority, local time, the program's name and its pid.
 

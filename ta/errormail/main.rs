@@ -76,6 +76,10 @@ fn outcomes(job: &Job<'_>, message: &Message, at: &Installation) -> Vec<(u32, Ou
         let languages = zsched_report::languages(group[0].headers());
         let notice = at.notice(form, &languages);
         for part in group.chunks(MAX_REPORTED_RECIPIENTS) {
+            // Those of the other reports are left to another agent.
+            if job.is_stopping() {
+                break;
+            }
             let outcome = match tell(job, part, message, at, &notice) {
                 Ok(Some(id)) => done(format!("{id}{}", notice.remark())),
                 Ok(None) => done("not reported: the message is a report itself"),

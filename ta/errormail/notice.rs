@@ -4,7 +4,7 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use zsched_report::{Action, Form, read_form_file};
+use zsched_report::{DsnAction, Form, read_form_file};
 
 /// Maximum length of the name of a form.
 const MAX_NAME_LEN: usize = 64;
@@ -20,13 +20,15 @@ pub(crate) struct Notice {
     /// The status code (RFC 3463).
     pub(crate) status: &'static str,
     /// What happened.
-    pub(crate) action: Action,
+    pub(crate) action: DsnAction,
     /// Why the operator's form is not used.
     complaint: Option<String>,
 }
 
 impl Notice {
-    /// Reads the form `name` in the folder of the first language that has it, else in `folder`.
+    /// Reads the form `name` in one of the languages.
+    ///
+    /// It is in the folder of the first language that has it, else in `folder`.
     ///
     /// A built-in text replaces one that cannot be used.
     pub(crate) fn new(folder: &Path, name: &[u8], languages: &[String]) -> Notice {
@@ -70,7 +72,7 @@ fn read(path: &Path) -> Result<Option<Form>, String> {
 struct BuiltIn {
     name: &'static str,
     status: &'static str,
-    action: Action,
+    action: DsnAction,
     subject: &'static str,
     text: &'static str,
 }
@@ -88,7 +90,7 @@ const fn failure(
     subject: &'static str,
     text: &'static str,
 ) -> BuiltIn {
-    BuiltIn { name, status, action: Action::Failed, subject, text }
+    BuiltIn { name, status, action: DsnAction::Failed, subject, text }
 }
 
 /// The texts of this program. The first one is for all other names.
@@ -137,7 +139,7 @@ const BUILT_IN: [BuiltIn; 16] = [
     BuiltIn {
         name: "headerwarn",
         status: "2.6.0",
-        action: Action::Relayed,
+        action: DsnAction::Relayed,
         subject: "Warning: invalid header of your mail",
         text: "A header of your message is not in the form that the standards of mail demand. The\n\
                message was sent on nevertheless, but others may refuse it.",

@@ -3,7 +3,8 @@
 //! The [`options`] name a program, or a line of [`sm_conf`] with a program and its [`flags`]. For
 //! each message, or each recipient, the [`mailer`] makes the arguments from the addresses and
 //! [`word`]s of the configuration. The [`program`] gets the [`letter`], whose lines go through a
-//! [`line_filter`], and the rights of an [`identity`]. Its [`exit_status`] is the outcome.
+//! [`line_filter`], and the rights of an [`identity`](zsched_agents::identity). Its
+//! [`exit_status`] is the outcome.
 //!
 //! No shell reads an address, except with `--shell`, where the address is a program that a router
 //! has taken from an alias.
@@ -18,15 +19,12 @@ mod word;
 mod letter;
 mod line_filter;
 
-mod exit_status;
-mod identity;
 mod program;
 
-use identity::Rights;
 use letter::Letter;
 use mailer::{Envelope, Mailer, Refusal};
 use options::{PipeOptions, StartError};
-use program::{End, Program};
+use program::Program;
 use rustix::fs::Mode;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
@@ -34,6 +32,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, exit};
 use std::time::Duration;
 use zsched_agent::{Delivery, Message, Outcome, Verdict};
+use zsched_agents::exit_status::{self, End};
+use zsched_agents::identity::Rights;
+use zsched_agents::{DEFAULT_PATH, INHERITED_VARIABLES};
 use zsched_command_line::sysexits::{EX_CONFIG, EX_USAGE};
 use zsched_format::printable;
 
@@ -43,11 +44,6 @@ use zsched_format::printable;
 const MAX_RECIPIENTS: usize = 100;
 /// Maximum length of the addresses of a call with several recipients, in bytes.
 const MAX_ADDRESSES_LEN: usize = 32 * 1024;
-
-/// Search path of programs if the agent has none.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Variables of the agent that programs get.
-const INHERITED_VARIABLES: [&str; 2] = ["PATH", "TZ"];
 
 /// A program, and how it is run.
 struct Pipe {

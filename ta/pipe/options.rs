@@ -4,7 +4,6 @@
 
 use crate::Pipe;
 use crate::flags::Flags;
-use crate::identity::Rights;
 use crate::mailer::Mailer;
 use crate::sm_conf::{SmConf, program_path};
 use crate::word::Word;
@@ -12,6 +11,7 @@ use clap::{ArgAction, Args, Parser};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zsched_agent::{Scope, ScopeOptions};
+use zsched_agents::identity::Rights;
 use zsched_config::{Diagnostic, Zenv};
 
 /// Variable of the ZENV file: the folder of configurations.

@@ -10,8 +10,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
+use zsched_agents::exit_status::End;
 
 /// Maximum length of output that is kept, in bytes. The program may print more.
 pub const MAX_OUTPUT_LEN: usize = 4096;
@@ -25,15 +26,6 @@ const MAX_LAST_CHUNKS: usize = 64;
 const MAX_ORPHAN_WAIT: Duration = Duration::from_secs(5);
 /// Wait for the end of a program after SIGTERM, and after SIGKILL.
 const MAX_KILL_WAIT: Duration = Duration::from_secs(5);
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By itself, or by a signal that we did not send.
-    Ended(ExitStatus),
-    /// It was killed because it ran for too long.
-    TimedOut,
-}
 
 /// A program that runs.
 ///

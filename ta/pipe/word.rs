@@ -29,7 +29,9 @@ pub enum Macro {
     Sender,
 }
 
-/// A word that is read, and the places of variables that the ZENV file does not have.
+/// A word that was read, and its unknown variables.
+///
+/// The ZENV file does not have these.
 pub struct ParsedWord<'a> {
     pub word: Word,
     /// Offset in the text, and name.

@@ -108,7 +108,9 @@ impl Client {
         }
     }
 
-    /// Returns true if a job may try another server of a host after one that takes no mail.
+    /// Returns true if a job may try another server.
+    ///
+    /// One of the host takes no mail.
     pub fn has_other_server(
         &mut self,
         host: &str,

@@ -10,7 +10,9 @@ const MAX_KEPT_LEN: usize = 64 * 1024;
 /// Size of the parts in which a message is read, in bytes.
 const PART_LEN: usize = 64 * 1024;
 
-/// Number of bytes at the end of a message of several parts that are a part of their own.
+/// Number of bytes at the end of a long message.
+///
+/// They are a part of their own.
 ///
 /// Before it, a server cannot have answered the message.
 const LAST_PART_LEN: usize = 3;

@@ -106,7 +106,7 @@ pub fn of_recipient(
     }
 }
 
-/// Returns true if the next server of the host may take a recipient that this one does not take.
+/// Returns true if the next server may take a refused recipient.
 ///
 /// The server has put off the message as a whole, or the connection was lost before the end of the
 /// message (RFC 5321, 5.1). What it says about the recipient is an answer, and so is each reply

@@ -4,7 +4,7 @@ use crate::configuration::{Configuration, HostRule};
 use crate::connection::{Connection, Lost, Pause, reason};
 use crate::diagnosis::{self, Remote};
 use crate::dialogue_log::DialogueLog;
-use crate::servers::{NextHop, Servers};
+use crate::servers::{Candidate, Servers};
 use crate::session::{
     Capabilities, Credentials, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply,
     TlsUse,
@@ -18,8 +18,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag, Verdict};
 use zsched_mail_exchanger::{
-    ConnectError, Destination, Endpoint, Exchanger, MailExchangers, Route, RouteError, Source,
-    Target, TlsConnector, TlsPolicy, TlsRecord,
+    ConnectError, Endpoint, Exchanger, MailExchangers, NextHop, NextHopKind, Route, RouteError,
+    Source, TlsConnector, TlsPolicy, TlsRecord,
 };
 
 /// The port of SMTP, and that of LMTP (RFC 2033 leaves it open; Dovecot and Postfix use it).
@@ -191,20 +191,20 @@ impl Dialer {
     /// The text is no host; the outcome says so.
     pub fn servers(&mut self, host: &str) -> Result<Servers, Box<Outcome>> {
         let failed = |error: RouteError| Box::new(diagnosis::of_route_error(&error));
-        let mut destination = Destination::parse(host)
+        let mut next_hop = NextHop::parse(host)
             .map_err(|error| failed(RouteError::of_destination(host, &error)))?;
-        destination.port = destination.port.or(self.rule(host).and_then(|rule| rule.port));
-        if let Target::Domain(name) = &destination.target
+        next_hop.port = next_hop.port.or(self.rule(host).and_then(|rule| rule.port));
+        if let NextHopKind::Domain(name) = &next_hop.kind
             && self.options.no_mx
         {
-            destination.target = Target::Host(name.clone());
+            next_hop.kind = NextHopKind::Host(name.clone());
         }
         let source = match &self.options.source {
             Some(source) => source.clone(),
-            None => self.exchangers.source(&self.options.channel, &destination),
+            None => self.exchangers.source(&self.options.channel, &next_hop),
         };
-        let fallbacks = self.exchangers.fallbacks(&destination);
-        Ok(Servers::new(host, source, destination, fallbacks))
+        let fallbacks = self.exchangers.fallbacks(&next_hop);
+        Ok(Servers::new(host, source, next_hop, fallbacks))
     }
 
     /// Connects to servers, one address after the other, until one takes mail.
@@ -246,8 +246,8 @@ impl Dialer {
                     }
                 }
             }
-            let Some(next_hop) = servers.take_next_hop() else { break };
-            match self.route(&next_hop, end) {
+            let Some(candidate) = servers.take_candidate() else { break };
+            match self.route(&candidate, end) {
                 Ok(route) => {
                     let late = route.unresolved.iter().find(|one| one.is_temporary);
                     if let Some(late) = late.filter(|_| requires_tls) {
@@ -258,7 +258,7 @@ impl Dialer {
                 }
                 Err(error) => {
                     let outcome = Box::new(diagnosis::of_route_error(&error));
-                    if !error.is_temporary() && !next_hop.is_fallback {
+                    if !error.is_temporary() && !candidate.is_fallback {
                         return Err(outcome);
                     }
                     failure = failure.or(Some(outcome));
@@ -272,19 +272,19 @@ impl Dialer {
     /// Returns true if there are servers that have not been tried.
     pub fn has_more(&mut self, servers: &mut Servers, end: Instant) -> bool {
         while servers.are_used_up() {
-            let Some(next_hop) = servers.take_next_hop() else { return false };
-            if let Ok(route) = self.route(&next_hop, end) {
+            let Some(candidate) = servers.take_candidate() else { return false };
+            if let Ok(route) = self.route(&candidate, end) {
                 servers.begin(route);
             }
         }
         true
     }
 
-    fn route(&mut self, next_hop: &NextHop, end: Instant) -> Result<Route, RouteError> {
-        let (destination, end) = (&next_hop.destination, lookup_end(end));
-        match next_hop.is_fallback {
-            true => self.exchangers.route_to_fallback(destination, end),
-            false => self.exchangers.route(destination, end),
+    fn route(&mut self, candidate: &Candidate, end: Instant) -> Result<Route, RouteError> {
+        let (next_hop, end) = (&candidate.next_hop, lookup_end(end));
+        match candidate.is_fallback {
+            true => self.exchangers.route_to_fallback(next_hop, end),
+            false => self.exchangers.route(next_hop, end),
         }
     }
 
@@ -303,15 +303,15 @@ impl Dialer {
             }
         };
         let (mut takes_mail, source) = (false, servers.source().clone());
-        while let Some(next_hop) = servers.take_next_hop() {
-            let route = match self.route(&next_hop, end) {
+        while let Some(candidate) = servers.take_candidate() {
+            let route = match self.route(&candidate, end) {
                 Ok(route) => route,
                 Err(error) => {
                     self.show_failure("no route", &diagnosis::of_route_error(&error));
                     continue;
                 }
             };
-            self.show(&route, next_hop.is_fallback);
+            self.show(&route, candidate.is_fallback);
             let call = Call { host, source: &source, requires_tls: false, end, stop };
             for mut exchanger in route.exchangers.clone() {
                 while !exchanger.endpoints.is_empty() {
@@ -368,10 +368,7 @@ impl Dialer {
         exchanger: &mut Exchanger,
     ) -> Result<Session, Failure> {
         let end = lookup_end(call.end);
-        let policy = match call.requires_tls {
-            true => self.exchangers.required_tls_policy(route, exchanger, end),
-            false => self.exchangers.tls_policy(route, exchanger, end),
-        };
+        let policy = self.exchangers.tls_policy(route, exchanger, call.requires_tls, end);
         let policy = policy.map_err(|error| {
             exchanger.endpoints.clear();
             self.record(TlsRecord::of_policy_error(&error));
@@ -638,7 +635,9 @@ impl Dialer {
         self.record(TlsRecord::of_session(policy, peer, local, error));
     }
 
-    /// Keeps the result of a TLS session, and appends it to the file of results, if there is one.
+    /// Keeps the result of a TLS session.
+    ///
+    /// Appends it to the file of results, if there is one.
     fn record(&mut self, mut record: TlsRecord) {
         let json = |record: &TlsRecord| serde_json::to_string(record).unwrap_or_default();
         let mut line = json(&record);

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use zsched_mail_exchanger::{Destination, Endpoint, Exchanger, Route, Source};
+use zsched_mail_exchanger::{Endpoint, Exchanger, NextHop, Route, Source};
 
 /// The servers of a host that a job has not tried, in the order to try.
 pub struct Servers {
     host: String,
     source: Source,
     /// Destinations without a route yet: that of the host, then its fallbacks.
-    next_hops: VecDeque<NextHop>,
+    candidates: VecDeque<Candidate>,
     /// The route in use.
     route: Option<Rc<Route>>,
     /// What is left of its exchangers.
@@ -20,28 +20,23 @@ pub struct Servers {
     tried: Option<Endpoint>,
 }
 
-/// A destination that has no route yet.
-pub struct NextHop {
-    /// The destination.
-    pub destination: Destination,
+/// A next hop that has no route yet.
+pub struct Candidate {
+    /// The next hop.
+    pub next_hop: NextHop,
     /// True if it stands for another one, whose servers take no mail.
     pub is_fallback: bool,
 }
 
 impl Servers {
     /// Creates the list for a host.
-    pub fn new(
-        host: &str,
-        source: Source,
-        destination: Destination,
-        fallbacks: &[Destination],
-    ) -> Servers {
-        let fallback = |to: &Destination| NextHop { destination: to.clone(), is_fallback: true };
-        let first = NextHop { destination, is_fallback: false };
+    pub fn new(host: &str, source: Source, next_hop: NextHop, fallbacks: &[NextHop]) -> Servers {
+        let fallback = |to: &NextHop| Candidate { next_hop: to.clone(), is_fallback: true };
+        let first = Candidate { next_hop, is_fallback: false };
         Servers {
             host: host.to_string(),
             source,
-            next_hops: std::iter::once(first).chain(fallbacks.iter().map(fallback)).collect(),
+            candidates: std::iter::once(first).chain(fallbacks.iter().map(fallback)).collect(),
             route: None,
             exchangers: VecDeque::new(),
             sessions: 0,
@@ -69,9 +64,9 @@ impl Servers {
         !self.may_go_on() || self.exchangers.is_empty()
     }
 
-    /// Takes the next destination that has to have a route.
-    pub fn take_next_hop(&mut self) -> Option<NextHop> {
-        self.next_hops.pop_front()
+    /// Takes the next hop that has to have a route.
+    pub fn take_candidate(&mut self) -> Option<Candidate> {
+        self.candidates.pop_front()
     }
 
     /// Begins with a route.

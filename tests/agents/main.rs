@@ -15,5 +15,7 @@ mod pipe;
 mod protocol;
 mod recordings;
 mod reroute;
+mod runner;
 mod signals;
 mod support;
+mod term;

@@ -21,6 +21,7 @@ pub const EXPIRER: &str = env!("CARGO_BIN_EXE_expirer");
 pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
 pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
 pub const PIPE: &str = env!("CARGO_BIN_EXE_pipe");
+pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 pub const REROUTE: &str = env!("CARGO_BIN_EXE_reroute");
 
 /// A spool in a temporary folder, which also has a folder of mailboxes.

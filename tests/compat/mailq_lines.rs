@@ -49,7 +49,7 @@ pub fn check_dump(dump: &str) -> Result<(), LineError> {
     report(&mut lines)
 }
 
-/// Checks a thread report, which is also the end of a dump.
+/// Checks a queue report, which is also the end of a dump.
 pub fn check_report(text: &str) -> Result<(), LineError> {
     report(&mut Lines::of(text)?)
 }

@@ -33,7 +33,7 @@ fn check(name: &str, ours: &str, differences: &[Difference]) {
     compare(name, ours, &dump(name), differences);
 }
 
-/// Compares the thread report at the end of our dump with a recorded one.
+/// Compares the queue report at the end of our dump with a recorded one.
 fn check_report(name: &str, world: &World, differences: &[Difference]) {
     let ours = dumped(world, false);
     assert_eq!(check_dump(&ours), Ok(()), "{ours}");

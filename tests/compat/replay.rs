@@ -293,7 +293,8 @@ impl<'s> Replay<'s> {
     fn compare_what_is_left(&mut self) {
         let of_core = |number: u64| {
             let core = &self.world.core;
-            let vertices = core.message(number).into_iter().flat_map(|m| core.vertices_of(m));
+            let vertices =
+                core.view().message(number).into_iter().flat_map(|m| core.view().vertices_of(m));
             let left = vertices.map(|queued| {
                 let host = queued.thread.destination.host().to_vec();
                 let offsets = queued.vertex.recipients.pending().into_iter();

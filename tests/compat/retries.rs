@@ -91,9 +91,11 @@ impl DeferringWorld {
         assert_eq!(self.world.take_input(agent), "#idle\n");
         self.world.agent_writes(agent, b"#hungry");
         let core = &self.world.core;
-        let message = core.message(1).expect("it is not finished");
-        let queued = core.vertices_of(message).next().expect("it has a recipient left");
-        let Reason::Retry(at) = core.reason_of(queued.id) else { panic!("it waits for nothing") };
+        let message = core.view().message(1).expect("it is not finished");
+        let queued = core.view().vertices_of(message).next().expect("it has a recipient left");
+        let Reason::Retry(at) = core.view().reason_of(queued.id) else {
+            panic!("it waits for nothing")
+        };
         Planned { tries: queued.vertex.reports.into(), wakeup: at.seconds_since(first_fed) }
     }
 

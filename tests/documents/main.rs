@@ -1,5 +1,6 @@
 //! Checks that the documents agree with the programs.
 
+mod crates;
 mod mdoc;
 mod words;
 
@@ -42,7 +43,7 @@ fn manual_pages_have_every_option() {
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
     let router = zsched_router::RouterOptions::command();
     assert_eq!(missing_options(&router, "man/router.8"), [""; 0], "router.8");
-    let smtpserver = zsched_smtpserver::ServerOptions::command();
+    let smtpserver = zsched_smtpserver::SmtpServerOptions::command();
     assert_eq!(missing_options(&smtpserver, "man/smtpserver.8"), [""; 0], "smtpserver.8");
     let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");

@@ -6,6 +6,8 @@ use zsched_tests::source;
 
 /// Maximum width of a line with a comment, in columns.
 const MAX_WIDTH: usize = 100;
+/// Maximum number of words in the first sentence of a doc comment.
+const MAX_FIRST_WORDS: usize = 16;
 /// Beginnings of names of limits; these are called `MAX_…` or `MIN_…`.
 const BAD_PREFIXES: [&str; 5] = ["MOST_", "LONGEST_", "LARGEST_", "FEWEST_", "SHORTEST_"];
 
@@ -63,6 +65,53 @@ fn is_wide_comment(line: &str, in_sample: &mut bool) -> bool {
     line.chars().count() > MAX_WIDTH && !is_table && !*in_sample
 }
 
+/// Returns the first sentences of the doc comments in a source file, with the numbers of their lines.
+fn first_sentences(text: &str) -> Vec<(usize, String)> {
+    let doc = |line: &str| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or(line.strip_prefix("//!")).map(|text| text.trim().to_string())
+    };
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    let mut is_inside = false;
+    while let Some((number, line)) = lines.next() {
+        let Some(mut paragraph) = doc(line) else {
+            is_inside = false;
+            continue;
+        };
+        if std::mem::replace(&mut is_inside, true) || paragraph.is_empty() {
+            continue;
+        }
+        while let Some(more) =
+            lines.peek().and_then(|(_, line)| doc(line)).filter(|t| !t.is_empty())
+        {
+            paragraph += &format!(" {more}");
+            lines.next();
+        }
+        let end = [". ", ": ", "; "].iter().filter_map(|mark| paragraph.find(mark)).min();
+        paragraph.truncate(end.unwrap_or(paragraph.len()));
+        found.push((number + 1, paragraph));
+    }
+    found
+}
+
+#[test]
+fn doc_comments_begin_with_short_sentences() {
+    let mut long = Vec::new();
+    for path in all_files(&["src", "ta"], &["rs"]) {
+        // The comments of options are their help.
+        if path.ends_with("options.rs") {
+            continue;
+        }
+        for (line, sentence) in first_sentences(&fs::read_to_string(&path).expect("text")) {
+            if sentence.split_whitespace().count() > MAX_FIRST_WORDS {
+                long.push(format!("{}:{line}: {sentence}", path.display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "first sentences of more than 16 words:\n{}", long.join("\n"));
+}
+
 #[test]
 fn nothing_says_so_many() {
     let mut all = all_files(&["src", "ta", "tests", "benches", "fuzz"], &["rs"]);
@@ -92,4 +141,7 @@ fn checks_find_what_they_look_for() {
     assert!(is_wide_comment(&wide, &mut false));
     assert!(!is_wide_comment(&wide, &mut true));
     assert!(!is_wide_comment(&wide.replace("/// ", "/// | "), &mut false));
+    let text =
+        "//! The\n//! head: more.\n//!\n//! More.\n\n    /// First one. Second.\n    fn x() {}";
+    assert_eq!(first_sentences(text), [(1, "The head".into()), (6, "First one".into())]);
 }

@@ -59,10 +59,19 @@ impl World {
                 .expect("there are three"),
             has_queue_domains: random.bool(),
             allows_bare_lf: false,
+            max_hold: std::time::Duration::from_secs(86_400),
+            logins_hurry: true,
+            now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
             free_space: Arc::new(AtomicU64::new(1 << 40)),
         };
         let ip = Some([192, 0, 2, 7].into());
-        let client = Client { ip, port: 1, may_relay: random.bool(), is_local: random.bool() };
+        let client = Client {
+            ip,
+            port: 1,
+            may_relay: random.bool(),
+            may_hurry: random.bool(),
+            is_local: random.bool(),
+        };
         let mut session = Session::new(Arc::new(settings), client, None);
         session.greet();
         let mut world = World {
@@ -144,6 +153,7 @@ impl World {
                 })
             }
             Request::Login(_) => Answer::Login(LoginAnswer::Malformed),
+            Request::AdmitLogin(_) => Answer::Reply(Reply::new(235, "2.7.0", "Logged in")),
             Request::Append(bytes) => {
                 assert!(bytes.len() <= MAX_PART, "{} bytes", bytes.len());
                 self.written.extend(bytes);

@@ -181,7 +181,7 @@ fn check_letters(site: &Site, messages: &[Message]) -> usize {
 }
 
 /// Folders of the spool that have nothing when all mail has left.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "public",
     "router",
     "queue",
@@ -190,6 +190,7 @@ const FOLDERS: [&str; 8] = [
     "postman",
     "deferred",
     "freezer",
+    "drop",
 ];
 
 pub fn left_over(site: &Site) -> Vec<String> {

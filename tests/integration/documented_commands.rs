@@ -42,7 +42,7 @@ const PROGRAMS: [&str; 17] = [
 ];
 
 /// Commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 10] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("scheduler --quick-start", "it runs until it is ended; quick_start has tests of it"),
     ("scheduler --status-log", "it runs until it is ended; status_log has tests of it"),
     ("scheduler --status-log FILE", "it runs until it is ended; status_log has tests of it"),
@@ -51,7 +51,6 @@ const NOT_RUN: [(&str, &str); 10] = [
     ("scheduler done", "the words of a line, not a command"),
     ("mailbox -8", "an agent reads jobs until its input ends; tests/agents has tests of it"),
     ("smtp --probe HOST", "it asks name servers; tests/smtp has tests of it"),
-    ("sendmail -bs", "it speaks SMTP; tests/smtpserver has tests of it"),
     (
         "ssh -N -L 10174:127.0.0.1:174 mailhost &\nmailq -p 10174 localhost",
         "it needs another host; mailq -p is run by itself",

@@ -6,7 +6,7 @@ use crate::tls_server::TlsServer;
 use crate::{dns_settings, mail_exchangers, soon};
 use ring::digest::{SHA256, digest};
 use zsched_mail_exchanger::{
-    Destination, DnsSettings, Dnssec, MailExchangers, PolicyError, TlsConnector, TlsErrorKind,
+    DnsSettings, Dnssec, MailExchangers, NextHop, PolicyError, TlsConnector, TlsErrorKind,
     TlsLevel, TlsPolicy, TlsPolicyType, TlsRecord, TlsResultType, TlsSettings, Verification,
     Verified,
 };
@@ -17,9 +17,9 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The policy of the first exchanger of a destination.
 fn policy(exchangers: &mut MailExchangers, destination: &str) -> Result<TlsPolicy, PolicyError> {
-    let destination = Destination::parse(destination).unwrap();
+    let destination = NextHop::parse(destination).unwrap();
     let route = exchangers.route(&destination, soon()).unwrap();
-    exchangers.tls_policy(&route, &route.exchangers[0], soon())
+    exchangers.tls_policy(&route, &route.exchangers[0], false, soon())
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn tlsa_records_of_a_signed_zone_decide() {
         // Messages with REQUIRETLS need no setting: TLSA records, or the name of a signed record.
         let mut any = mail_exchangers(settings.clone(), &TlsSettings::default());
         let mut required = |name: &str| {
-            let destination = Destination::parse(&format!("{name}:{port}")).unwrap();
+            let destination = NextHop::parse(&format!("{name}:{port}")).unwrap();
             let route = any.route(&destination, soon()).unwrap();
-            any.required_tls_policy(&route, &route.exchangers[0], soon())
+            any.tls_policy(&route, &route.exchangers[0], true, soon())
         };
         assert_eq!(start(&required("good.example").unwrap()), Ok(Verified::ByDane));
         for name in ["useless.example", "without.example", "elsewhere.example"] {

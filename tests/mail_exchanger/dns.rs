@@ -4,7 +4,7 @@ use crate::dns_server::{RunningDns, Zones, silent_dns};
 use crate::{dns_settings, mail_exchangers, soon};
 use std::time::{Duration, Instant};
 use zsched_mail_exchanger::{
-    Destination, DnsServer, DnsSettings, Dnssec, MailExchangers, Route, RouteError, RouteErrorKind,
+    DnsServer, DnsSettings, Dnssec, MailExchangers, NextHop, Route, RouteError, RouteErrorKind,
     TlsSettings,
 };
 
@@ -39,7 +39,7 @@ fn zones() -> Zones {
 }
 
 fn route(exchangers: &mut MailExchangers, destination: &str) -> Result<Route, RouteError> {
-    exchangers.route(&Destination::parse(destination).unwrap(), soon())
+    exchangers.route(&NextHop::parse(destination).unwrap(), soon())
 }
 
 fn shown(exchangers: &mut MailExchangers, destination: &str) -> String {
@@ -152,7 +152,7 @@ fn a_silent_server_is_a_timeout_at_the_deadline() {
     let (_udp, _tcp, address) = silent_dns();
     let settings = DnsSettings { servers: vec![DnsServer(address)], ..DnsSettings::default() };
     let mut exchangers = mail_exchangers(settings, &TlsSettings::default());
-    let destination = Destination::parse("d.example").unwrap();
+    let destination = NextHop::parse("d.example").unwrap();
     let deadline = Instant::now() + Duration::from_millis(300);
     let error = exchangers.route(&destination, deadline).unwrap_err();
     assert_eq!(error.kind, RouteErrorKind::Timeout);

@@ -7,7 +7,7 @@ use crate::{dns_settings, mail_exchangers, soon};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use zsched_mail_exchanger::{
-    Destination, MailExchangers, PolicyError, TlsLevel, TlsPolicy, TlsPolicyType, TlsRecord,
+    MailExchangers, NextHop, PolicyError, TlsLevel, TlsPolicy, TlsPolicyType, TlsRecord,
     TlsResultType, TlsSettings, Verification,
 };
 
@@ -81,10 +81,10 @@ fn dns(id: &str) -> RunningDns {
 
 /// The policies of both exchangers. The port keeps loops out of the way.
 fn policies(agent: &mut MailExchangers) -> [Result<TlsPolicy, PolicyError>; 2] {
-    let destination = Destination::parse("d.example:2525").unwrap();
+    let destination = NextHop::parse("d.example:2525").unwrap();
     let route = agent.route(&destination, soon()).unwrap();
     assert_eq!(route.exchangers.len(), 2);
-    [0, 1].map(|at| agent.tls_policy(&route, &route.exchangers[at], soon()))
+    [0, 1].map(|at| agent.tls_policy(&route, &route.exchangers[at], false, soon()))
 }
 
 const ENFORCE: &str = "version: STSv1\r\nmode: enforce\r\nmx: *.d.example\r\nmax_age: 86400\r\n";
@@ -134,10 +134,10 @@ fn a_policy_of_any_mode_authenticates_exchangers_for_require_tls() {
             ..TlsSettings::default()
         };
         let mut agent = mail_exchangers(dns_settings(&dns), &tls);
-        let destination = Destination::parse("d.example:2525").unwrap();
+        let destination = NextHop::parse("d.example:2525").unwrap();
         let route = agent.route(&destination, soon()).unwrap();
         let [listed, other] =
-            [0, 1].map(|at| agent.required_tls_policy(&route, &route.exchangers[at], soon()));
+            [0, 1].map(|at| agent.tls_policy(&route, &route.exchangers[at], true, soon()));
         assert!(other.is_err());
         match (listed, expected) {
             (Ok(policy), Ok(mode)) => {

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use zsched_mail_exchanger::{
-    Connection, Destination, DnsSettings, DomainName, Endpoint, Exchanger, HostPattern, Route,
-    Target, TlsConnector, TlsError, TlsErrorKind, TlsLevel, TlsPolicy, TlsPolicyType, TlsRecord,
+    Connection, DnsSettings, DomainName, Endpoint, Exchanger, HostPattern, NextHop, NextHopKind,
+    Route, TlsConnector, TlsError, TlsErrorKind, TlsLevel, TlsPolicy, TlsPolicyType, TlsRecord,
     TlsResultType, TlsRule, TlsSession, TlsSettings, TlsaRecord, Verification, Verified,
 };
 
@@ -29,14 +29,16 @@ fn policy_for(tls: &TlsSettings, exchanger: &str) -> TlsPolicy {
         is_validated: false,
     };
     let route = Route {
-        next_hop: Destination { target: Target::Domain("d.example".into()), port: None },
+        next_hop: NextHop { kind: NextHopKind::Domain("d.example".into()), port: None },
         is_smarthost: false,
         is_mx_validated: false,
         exchangers: vec![exchanger.clone()],
         unresolved: Vec::new(),
         max_sessions: 1,
     };
-    mail_exchangers(DnsSettings::default(), tls).tls_policy(&route, &exchanger, soon()).unwrap()
+    mail_exchangers(DnsSettings::default(), tls)
+        .tls_policy(&route, &exchanger, false, soon())
+        .unwrap()
 }
 
 fn level(level: TlsLevel) -> TlsSettings {
@@ -93,7 +95,7 @@ fn levels_that_check_no_certificate_take_any() {
 fn policies_tell_what_may_be_sent_in_plain_text() {
     let facts = |of: TlsLevel| {
         let policy = policy(&level(of));
-        (policy.uses_tls, policy.allows_plain_text())
+        (policy.uses_tls, !policy.is_required)
     };
     assert_eq!(facts(TlsLevel::None), (false, true));
     assert_eq!(facts(TlsLevel::May), (true, true));

@@ -97,6 +97,53 @@ fn reload_takes_all_or_nothing() {
     routed("uucp");
 }
 
+/// sd_notify(3), as systemd expects it of a unit with `Type=notify`.
+#[test]
+fn service_manager_is_notified_of_start_reload_and_end() {
+    let site = Site::new(RULES);
+    let path = site.path("service-manager");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("set");
+    let next = || {
+        let mut message = [0; 1000];
+        let length = socket.recv(&mut message).expect("a message");
+        String::from_utf8_lossy(&message[..length]).trim_end().to_string()
+    };
+    let mut command = site.router(&[]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut router = site.start_command(command);
+    assert_eq!(next(), "READY=1");
+    for rules in [RULES, "route broken\n"] {
+        site.configure(rules);
+        router.signal(SIGUSR1);
+        assert_eq!([next(), next()], ["RELOADING=1", "READY=1"]);
+    }
+    router.signal(SIGTERM);
+    assert_eq!(next(), "STOPPING=1");
+    assert!(router.child.wait().expect("ended").success());
+}
+
+/// The system keeps some ten notices for a program that is busy; the others wait for it.
+#[test]
+fn scheduler_gets_each_of_many_notices() {
+    const COUNT: usize = 60;
+    let site = Site::new(RULES);
+    let scheduler = UnixDatagram::bind(site.spool.notify_socket(None)).expect("bound");
+    scheduler.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("set");
+    let submit = |number: usize| format!("NEW {}", site.submit(&number.to_string(), SUBMISSION));
+    let mut expected: Vec<String> = (0..COUNT).map(submit).collect();
+    let _router = site.start(&[]);
+    let heard = |_| {
+        let mut buffer = [0; 100];
+        let length = scheduler.recv(&mut buffer).expect("a notice in time");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let mut heard: Vec<String> = (0..COUNT).map(heard).collect();
+    expected.sort();
+    heard.sort();
+    assert_eq!(heard, expected);
+}
+
 #[test]
 fn log_is_reopened() {
     let site = Site::new(RULES);

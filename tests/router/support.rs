@@ -110,9 +110,12 @@ impl Site {
 
     /// Starts the router in the foreground, with its log in a file.
     pub fn start(&self, arguments: &[&str]) -> Daemon {
-        let log = self.path("log");
-        let log = log.to_str().expect("text");
-        let mut command = self.router(&[&["-i", "-L", log], arguments].concat());
+        self.start_command(self.router(arguments))
+    }
+
+    /// The same with a command of [`router`](Site::router).
+    pub fn start_command(&self, mut command: Command) -> Daemon {
+        command.arg("-i").arg("-L").arg(self.path("log"));
         let child = command.stdin(Stdio::null()).spawn().expect("the router starts");
         let daemon = Daemon { child };
         until("the router listens", || self.spool.router_socket(None).exists());

@@ -101,9 +101,9 @@ impl AgentWaitChecks {
     /// Checks all rings. Panics if one has waited for too long.
     pub fn check_all(&mut self, at: SimTime, core: &Scheduler) {
         let mut waiting = Vec::new();
-        for id in core.ring_ids() {
-            let ring = core.ring(id).expect("a ring that is listed is there");
-            let mut threads = ring.threads.iter().map(|id| core.thread(*id).expect("there"));
+        for id in core.view().ring_ids() {
+            let ring = core.view().ring(id).expect("a ring that is listed is there");
+            let mut threads = ring.threads.iter().map(|id| core.view().thread(*id).expect("there"));
             if ring.agents == 0
                 && let Some(thread) = threads.find(|thread| waits_for_place(core, thread))
             {
@@ -140,7 +140,7 @@ impl AgentWaitChecks {
 /// Returns true if due mail of a thread waits for an agent.
 fn waits_for_place(core: &Scheduler, thread: &Thread) -> bool {
     matches!(
-        core.pending_reason(thread),
+        core.view().pending_reason(thread),
         Some(Reason::Refused(
             Refusal::MaxAgents | Refusal::Claimed | Refusal::MaxChannel | Refusal::ForkRate
         ))

@@ -29,7 +29,7 @@ pub struct DumpClient {
     rings: BTreeMap<Destination, RingId>,
 }
 
-/// A line of the thread report.
+/// A line of the queue report.
 struct ThreadLine {
     vertices: usize,
     recipients: usize,
@@ -154,7 +154,7 @@ impl DumpClient {
         for destination in self.destinations.iter().filter(|destination| stayed(destination)) {
             assert!(listed.contains_key(destination), "{destination} is not listed");
         }
-        let totals = core.totals();
+        let totals = core.view().totals();
         check_totals(report, &totals);
         // A dump that is read at once shows one moment.
         if self.piece == usize::MAX {
@@ -194,10 +194,10 @@ fn check_totals(report: &[Vec<u8>], totals: &Totals) {
 /// Returns the ring of each thread.
 fn rings(core: &Scheduler) -> BTreeMap<Destination, RingId> {
     let mut rings = BTreeMap::new();
-    for id in core.ring_ids() {
-        let ring = core.ring(id).expect("a ring that is listed is there");
+    for id in core.view().ring_ids() {
+        let ring = core.view().ring(id).expect("a ring that is listed is there");
         for thread in &ring.threads {
-            let thread = core.thread(*thread).expect("its threads, too");
+            let thread = core.view().thread(*thread).expect("its threads, too");
             rings.insert(thread.destination.clone(), id);
         }
     }

@@ -84,17 +84,18 @@ impl MemoryChecks {
 
     /// Checks that no limit is exceeded.
     pub fn check(&self, core: &Scheduler) {
-        let loaded = core.loaded();
+        let loaded = core.view().loaded();
         assert!(loaded <= self.messages, "{loaded} messages are in memory");
         let pools: usize = self.pools.values().sum();
         let most = self.minima.saturating_add(pools).max(self.first) as u64;
-        let found = core.recipients();
+        let found = core.view().recipients();
         assert!(found <= most, "{found} recipients are in memory, and not {most}");
-        for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
+        for ring in core.view().ring_ids().into_iter().filter(|_| !self.is_reloaded) {
             let most = core
-                .max_recipients_of(core.ring(ring).expect("it is listed"))
+                .view()
+                .max_recipients_of(core.view().ring(ring).expect("it is listed"))
                 .unwrap_or(usize::MAX);
-            let found = core.ring(ring).map_or(0, |ring| ring.recipients as usize);
+            let found = core.view().ring(ring).map_or(0, |ring| ring.recipients as usize);
             assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
         }
     }

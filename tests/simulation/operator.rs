@@ -235,10 +235,10 @@ fn is_one_of(scope: &Scope, ids: &[SpoolId]) -> bool {
 
 /// Returns the orders that undo all overrides.
 pub fn undo(core: &Scheduler) -> Vec<Order> {
-    if core.overrides().is_empty() {
+    if core.view().overrides().is_empty() {
         return Vec::new();
     }
-    let limits = core.overrides().limits.iter();
+    let limits = core.view().overrides().limits.iter();
     let unset = |set: &zsched_core::overrides::LimitOverride| Order::Unset {
         scope: set.scope.clone(),
         limit: set.limit,
@@ -247,7 +247,7 @@ pub fn undo(core: &Scheduler) -> Vec<Order> {
 }
 
 fn release(random: &mut Rng, core: &Scheduler) -> Order {
-    let orders = core.overrides();
+    let orders = core.view().overrides();
     let held: Vec<Scope> =
         orders.holds.iter().chain(orders.messages.values()).map(|h| h.scope.clone()).collect();
     match held.len() {
@@ -299,7 +299,7 @@ fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched_core::select:
     let mut all = Vec::new();
     let mut cursor = Cursor::default();
     while !cursor.is_over() {
-        all.extend(core.select(&MailFilter::default(), &mut cursor, 100));
+        all.extend(core.view().select(&MailFilter::default(), &mut cursor, 100));
     }
     random.shuffle(&mut all);
     all.truncate(random.usize(0..5));

@@ -60,7 +60,7 @@ impl OptionChecks {
 
     /// Checks that a destination that waits for its window has a reason to.
     pub fn check_flow(&self, core: &Scheduler, channel: &[u8], host: &[u8]) {
-        let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
+        let waits = core.view().why_thread(channel, host).expect("a thread that is shown is there");
         let is_one = |why: &Why| matches!(why, Why::Window { .. } | Why::Pace { .. });
         let why = waits.iter().map(|wait| &wait.why).find(|why| is_one(why));
         match why.expect("a thread without an agent waits for its window") {
@@ -69,7 +69,9 @@ impl OptionChecks {
             Why::Pace { at: Some(time), .. } => {
                 assert!(core.next_wakeup() <= Some(*time), "no wake-up for a paced destination");
             }
-            Why::Pace { at: None, .. } => assert!(core.has_agents(), "a pause without an end"),
+            Why::Pace { at: None, .. } => {
+                assert!(core.view().has_agents(), "a pause without an end")
+            }
             _ => {}
         }
     }
@@ -78,7 +80,7 @@ impl OptionChecks {
     ///
     /// Very much mail is put off in steps.
     pub fn is_put_off(&self, at: SimTime, core: &Scheduler, channel: &[u8], host: &[u8]) -> bool {
-        let waits = core.why_thread(channel, host).unwrap_or_default();
+        let waits = core.view().why_thread(channel, host).unwrap_or_default();
         let is_refused = waits.iter().any(|wait| matches!(wait.why, Why::Refused { .. }));
         let is_off = |why: &Why| matches!(why, Why::Retry { .. } | Why::Request { .. });
         let is_any_off = waits.iter().any(|wait| is_off(&wait.why));
@@ -95,13 +97,13 @@ impl OptionChecks {
         channel: &[u8],
         host: &[u8],
     ) -> bool {
-        let waits = core.why_thread(channel, host).expect("a thread that is shown is there");
+        let waits = core.view().why_thread(channel, host).expect("a thread that is shown is there");
         let failure = waits.iter().find_map(|wait| match &wait.why {
             Why::Suspended { failure, .. } => Some(failure),
             _ => None,
         });
         if let Some(failure) = failure {
-            let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
+            let is_awaited = core.next_wakeup() <= Some(failure.until) || core.view().has_agents();
             assert!(is_awaited, "no agent is started after {failure:?}");
             return true;
         }
@@ -121,7 +123,7 @@ impl OptionChecks {
             Refusal::Frozen => self.settings.frozen,
             Refusal::Loading => self.settings.wait_for_initial_scan && !self.is_loaded,
             Refusal::Ending => self.is_draining,
-            Refusal::Unproven => core.has_agents(),
+            Refusal::Unproven => core.view().has_agents(),
             Refusal::NoCommand => {
                 config.select(channel, host).is_none_or(|clause| clause.command.is_none())
             }

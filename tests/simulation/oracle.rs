@@ -28,7 +28,7 @@ use zsched_simulation::disk::{Departure, Disk};
 use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, OutcomeKind};
-use zsched_spool::{Arrival, SpoolId, SpoolName};
+use zsched_spool::{Arrival, Schedule, SpoolId, SpoolName};
 
 /// Maximum `look_every` at which short-lived states are still seen.
 const MAX_CLOSE_LOOK_EVERY: u64 = 20;
@@ -51,6 +51,8 @@ pub struct Oracle {
     messages: BTreeMap<u64, Message>,
     /// Serial number of the file that has a number at present.
     present: BTreeMap<u64, u64>,
+    /// When the clock was set last.
+    clock_set_at: Option<Timestamp>,
     /// The order that the scheduler is handling.
     order: Option<OrderTicket>,
     /// Agents of the running scheduler.
@@ -99,6 +101,8 @@ pub struct Totals {
     pub agents: u64,
     /// Times that due mail had no agent because of `-F`, `-p`, `-S`, or the like.
     pub held_back: u64,
+    /// Jobs of messages whose senders have set times.
+    pub scheduled: u64,
     /// Times that due mail had no agent because of a hold.
     pub held: u64,
     /// Orders that were answered.
@@ -150,6 +154,8 @@ struct Message {
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
+    /// The times of delivery that its sender has set.
+    schedule: Option<Box<Schedule>>,
     /// Its sender has set a deadline of delivery.
     has_deadline: bool,
     /// `d` lines that the router has a report about.
@@ -263,6 +269,7 @@ impl Oracle {
             messages: BTreeMap::new(),
             order: None,
             present: BTreeMap::new(),
+            clock_set_at: None,
             agents: BTreeMap::new(),
             agent_waits: AgentWaitChecks::default(),
             operators: OperatorChecks::default(),
@@ -361,7 +368,26 @@ impl Oracle {
         assert!(of_ring <= limit(clause.max_ring), "maxring: {of_ring} agents");
     }
 
-    fn check_feed(&mut self, id: AgentId, job: &[u8]) {
+    /// Checks that the times of the sender allow delivery now.
+    ///
+    /// After a step of the clock, messages are checked again in steps.
+    fn check_times(&mut self, at: SimTime, number: u64, serial: u64) {
+        let is_clock_new =
+            self.clock_set_at.is_some_and(|step| at.now.since(step) < Duration::from_secs(5));
+        let Some(schedule) = self.messages[&serial].schedule.as_deref().filter(|_| !is_clock_new)
+        else {
+            return;
+        };
+        let is_late = at.wall.seconds() >= schedule.not_before.into();
+        let is_open = schedule.window.as_ref().is_none_or(|window| window.is_open(at.wall));
+        assert!(
+            is_late && is_open,
+            "{number} is given to an agent, but is scheduled: {schedule:?}"
+        );
+        self.totals.scheduled += 1;
+    }
+
+    fn check_feed(&mut self, at: SimTime, id: AgentId, job: &[u8]) {
         let line = job.strip_suffix(b"\n").expect("a job is a line");
         let mut fields = line.split(|byte| *byte == b'\t');
         let path = fields.next().unwrap_or_default();
@@ -380,6 +406,9 @@ impl Oracle {
         self.operators.check_feed(&self.config, number, &channel, &host);
         let is_ending = serial.is_some_and(|serial| self.messages[&serial].removal_is_stored);
         assert!(!is_ending, "{number} is given to an agent, but was to end");
+        if let Some(serial) = serial {
+            self.check_times(at, number, serial);
+        }
         let AgentCommand::Job { only, .. } = AgentCommand::parse(line) else {
             panic!("{line:?} is no job");
         };
@@ -605,15 +634,16 @@ impl Oracle {
 
     /// Checks the shown reason of each thread that waits for an agent.
     fn check_threads(&mut self, at: SimTime, core: &Scheduler) {
-        for id in core.ring_ids() {
-            let ring = core.ring(id).expect("a ring that is listed is there");
+        for id in core.view().ring_ids() {
+            let ring = core.view().ring(id).expect("a ring that is listed is there");
             for thread in &ring.threads {
-                let thread = core.thread(*thread).expect("its threads, too");
+                let thread = core.view().thread(*thread).expect("its threads, too");
                 if thread.due.is_empty() || !thread.agents.is_empty() {
                     continue;
                 }
                 let destination = &thread.destination;
-                let reason = core.pending_reason(thread).filter(|reason| *reason != Reason::Turn);
+                let reason =
+                    core.view().pending_reason(thread).filter(|reason| *reason != Reason::Turn);
                 let reason = reason.unwrap_or_else(|| {
                     panic!("{destination} has mail that is due, no agent, and no reason");
                 });
@@ -649,7 +679,9 @@ impl Oracle {
                         (of_channel.count(), limit(clause.max_channel))
                     }
                     // An operator may have set a limit.
-                    Reason::Refused(Refusal::MaxRing) => (ring.agents, core.max_ring_of(ring)),
+                    Reason::Refused(Refusal::MaxRing) => {
+                        (ring.agents, core.view().max_ring_of(ring))
+                    }
                     Reason::Refused(Refusal::ForkRate) => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
@@ -701,6 +733,7 @@ impl SimulationObserver for Oracle {
             removal_order: None,
             removal_is_stored: false,
             reported: BTreeSet::new(),
+            schedule: None,
             has_deadline: file.text().windows(3).any(|word| word == b"BY="),
         };
         // With a full disk, a hold of the former message of this number may still be stored.
@@ -740,8 +773,10 @@ impl SimulationObserver for Oracle {
                     message.finished = 0;
                     message.notes.clear();
                     message.add_recipients(arrival);
+                    message.schedule = arrival.schedule.clone();
                 }
             }
+            Event::ClockSet(_) => self.clock_set_at = Some(at.now),
             Event::ReadAgain { number, outcome: RereadResult::Read(arrival) }
             | Event::MoreRead { number, outcome: RereadResult::Read(arrival) } => {
                 if let Some(message) = self.message_of(*number) {
@@ -803,7 +838,7 @@ impl SimulationObserver for Oracle {
                 };
                 self.agents.insert(*agent, new);
             }
-            Action::Feed { agent, job } => self.check_feed(*agent, job),
+            Action::Feed { agent, job } => self.check_feed(at, *agent, job),
             Action::SendIdle(agent) => {
                 if let Some(agent) = self.agents.get_mut(agent) {
                     agent.pending_input.push_back(PendingInput::Idle);
@@ -971,7 +1006,7 @@ impl SimulationObserver for Oracle {
             self.memory.check(core);
             if is_settled {
                 self.check_threads(at, core);
-                self.expected.check(&core.totals(), self.has_packets);
+                self.expected.check(&core.view().totals(), self.has_packets);
                 if self.look_every <= MAX_CLOSE_LOOK_EVERY {
                     self.agent_waits.check_all(at, core);
                     self.totals.longest_wait =

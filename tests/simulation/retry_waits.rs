@@ -1,7 +1,7 @@
 //! New mail for unreachable destinations waits for the destination's next try; other new mail is
 //! tried at once; ETRN starts everything.
 //!
-//! `docs/architecture.md` has the rule. Only cases in which the expected result is certain are
+//! `docs/scheduling.md` has the rule. Only cases in which the expected result is certain are
 //! checked.
 
 use crate::expected_queue::ExpectedQueue;
@@ -233,9 +233,9 @@ impl RetryChecks {
             // Mail that was too old has expired at once.
             all.retain(|to| expected.has_to_do(*number, to));
         }
-        for id in core.ring_ids() {
-            for thread in &core.ring(id).expect("it is listed").threads {
-                let thread = core.thread(*thread).expect("its threads are there");
+        for id in core.view().ring_ids() {
+            for thread in &core.view().ring(id).expect("it is listed").threads {
+                let thread = core.view().thread(*thread).expect("its threads are there");
                 let to = thread.destination.clone();
                 let word = match words.remove(&to) {
                     Some(before) => {
@@ -269,17 +269,18 @@ impl RetryChecks {
     ) {
         match news {
             LastEvent::Etrn(host) if to.host() == &**host => {
-                let waits = core.why_thread(to.channel(), to.host()).unwrap_or_default();
+                let waits = core.view().why_thread(to.channel(), to.host()).unwrap_or_default();
                 let waits = waits.iter().any(
                     |wait| matches!(wait.why, Why::Retry { at: until, .. } if until > at.wall),
                 );
                 assert!(!waits, "{to} was asked for, and waits");
             }
             LastEvent::Arrived(number, all) if all.contains(to) => {
-                let waits = core.why_message(*number).unwrap_or_default();
+                let waits = core.view().why_message(*number).unwrap_or_default();
                 let mut waits = waits.iter().filter(|wait| wait.destination == to);
                 let is_put_off = waits.any(|wait| matches!(wait.why, Why::Retry { .. }));
                 let is_held = core
+                    .view()
                     .why_message(*number)
                     .unwrap_or_default()
                     .iter()

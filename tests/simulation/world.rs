@@ -179,7 +179,8 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["maxring=1", "maxring=2", "maxring=5", ""]),
         one_of(&["maxthr=1", "maxthr=2", "maxthr=4"]),
         one_of(&["overfeed=0", "overfeed=1", "overfeed=20", ""]),
-        one_of(&["idlemax=5s", "idlemax=1m", ""]),
+        one_of(&["idlemax=5s", "idlemax=1m", "idlemax=10m idle-ping=7s", ""]),
+        one_of(&["agent-jobs=1", "agent-jobs=7", "", "", ""]),
         one_of(&["agent-timeout=1m", "agent-timeout=10m"]),
         one_of(&["skew=1", ""]),
         one_of(&["ageorder", "", ""]),
@@ -200,7 +201,17 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["rate=60/1m", "rate=1000/1s", "delivery-delay=1s", "", "", "", ""]),
         one_of(&["window-key=mx", "window-key=\"*.x=all\"", "", "", ""]),
         one_of(&["packet=1", "packet=3", "packet=50", "", ""]),
-        one_of(&["slot-cost=1", "slot-cost=2", "slot-cost=5", "job-order", "", "", "", ""]),
+        one_of(&[
+            "slot-cost=1",
+            "slot-cost=2",
+            "slot-cost=5",
+            "job-order",
+            "job-order=random",
+            "",
+            "",
+            "",
+            "",
+        ]),
         one_of(&["minimum-slots=0", "slot-loan=0 slot-discount=0", "", ""]),
         one_of(&["mail-priority=0", "mail-priority=9", "", ""]),
         one_of(&["extra-recipient-limit=0", "extra-recipient-limit=5", "extra-recipient-limit=50"]),
@@ -245,9 +256,16 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
             end: None,
         }
     };
+    let mut recipients: Vec<Recipient> = (0..count).map(recipient).collect();
+    if random.u8(0..10) == 0 {
+        // The life begins at 10:00.
+        let times = ["HOLDFOR=90", "HOLDFOR=2000", "WINDOW=11:00-10:20", "WINDOW=10:10-10:05;UTC"];
+        let words = format!("{} {}", recipients[0].notify, times[random.usize(0..times.len())]);
+        recipients[0].notify = words.trim().to_string();
+    }
     let group = Group {
         sender: Address::new("local", "", "sender", 0),
-        recipients: (0..count).map(recipient).collect(),
+        recipients,
         headers: b"Subject: simulated\n".to_vec(),
         ..Group::default()
     };

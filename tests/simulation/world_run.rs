@@ -107,7 +107,7 @@ impl WorldRun {
 
     /// Returns true if the running scheduler has options that hold back mail.
     fn is_restricted(&self) -> bool {
-        let settings = self.world.core().map(Scheduler::settings);
+        let settings = self.world.core().map(|core| core.view().settings());
         settings.is_some_and(|settings| settings.frozen || settings.selection.is_some())
     }
 
@@ -228,12 +228,15 @@ impl WorldRun {
         }
         let left = self.world.observer.unresolved();
         let hours = end.since(START).as_secs() / 3600;
-        let why =
-            self.world.core().zip(left.first()).map(|(core, number)| core.why_message(*number));
+        let why = self
+            .world
+            .core()
+            .zip(left.first())
+            .map(|(core, number)| core.view().why_message(*number));
         assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
         self.world.observer.operators.check_all_answered();
         let core = self.world.core().expect("it is no longer killed");
-        let totals = core.totals();
+        let totals = core.view().totals();
         assert_eq!((totals.messages, totals.threads), (0, 0), "the core still has mail");
         assert_eq!(self.world.disk.orphans(), 0, "message files without control files");
     }
@@ -241,7 +244,7 @@ impl WorldRun {
     fn is_over(&self) -> bool {
         // A finished message may still have an agent that has not asked for more work.
         let is_empty = |core: &Scheduler| {
-            let totals = core.totals();
+            let totals = core.view().totals();
             (totals.messages, totals.threads) == (0, 0)
         };
         let observer = &self.world.observer;

@@ -43,7 +43,11 @@ impl Program {
 
     /// Puts a message into the queue, and gives it to the program.
     fn give(&mut self, host: &str) {
-        let file = control_file(host, SENDER, &["ann@b.test"]);
+        self.give_for(host, &["ann@b.test"]);
+    }
+
+    fn give_for(&mut self, host: &str, users: &[&str]) {
+        let file = control_file(host, SENDER, users);
         fs::write(self.spool.path().join("queue/4711"), "Hello\n").expect("write a file");
         fs::write(self.spool.path().join("transport/4711"), file).expect("write a file");
         self.say(&format!("4711\t{host}\n"));
@@ -67,9 +71,14 @@ impl Program {
     }
 
     fn tag(&self) -> char {
+        self.tags().chars().next().expect("a recipient")
+    }
+
+    /// The tags of all recipients.
+    fn tags(&self) -> String {
         let text = fs::read_to_string(self.spool.path().join("transport/4711")).expect("a file");
-        let line = text.lines().find(|line| line.starts_with('r')).expect("a recipient");
-        line.chars().nth(1).expect("a tag")
+        let lines = text.lines().filter(|line| line.starts_with('r'));
+        lines.filter_map(|line| line.chars().nth(1)).collect()
     }
 
     fn end(mut self) -> bool {
@@ -134,6 +143,24 @@ fn signal_ends_a_wait_and_leaves_the_recipient_to_another_agent() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
     assert!(program.wait());
     assert_eq!(program.tag(), ' ');
+}
+
+#[test]
+fn signal_in_a_transaction_leaves_all_of_its_recipients() {
+    let users = ["ann@b.test", "bob@b.test", "eve@b.test"];
+    let peer = Peer::start(Script::default().on("DATA", Action::Stall));
+    let mut program = Program::start(&[]);
+    program.read_until("#hungry");
+    program.give_for(&peer.host(), &users);
+    wait_until("DATA", || commands(&peer).iter().any(|it| it == "DATA"));
+    assert_eq!(program.tags(), "~~~");
+    let pid = program.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    assert!(program.wait());
+    assert_eq!(program.tags(), "   ");
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut program.output, &mut rest).expect("the program writes");
+    assert_eq!(rest, "", "nothing is reported");
 }
 
 #[test]

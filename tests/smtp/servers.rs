@@ -61,7 +61,9 @@ pub(crate) fn texts(folder: &Path) -> Vec<String> {
 pub(crate) fn server_of_root(name: &str, package: &str) -> Option<PathBuf> {
     let program = server(name, package)?;
     if !zsched_sys::users::is_root() {
-        println!("*** NOT RUN: only root can start {}", program.display());
+        let why = format!("only root can start {}", program.display());
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        println!("*** NOT RUN: {why}");
         return None;
     }
     Some(program)

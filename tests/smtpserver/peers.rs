@@ -1,7 +1,7 @@
 //! Other programs as clients: Python's `smtplib`, curl, swaks, `smtp-source` of Postfix; Exim and
 //! OpenSMTPD, which relay to the server.
 
-use crate::support::{Site, peer, peer_path, until};
+use crate::support::{Site, peer, peer_path, skip, until};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -144,7 +144,7 @@ impl Drop for Confined {
 fn opensmtpd_relays_to_the_server() {
     let Some(program) = peer_path("opensmtpd/usr/sbin/smtpd") else { return };
     if !zsched_sys::users::is_root() {
-        return println!("*** NOT RUN: OpenSMTPD needs root");
+        return skip("OpenSMTPD needs root");
     }
     let site = Site::new(SMTP);
     let daemon = site.start();

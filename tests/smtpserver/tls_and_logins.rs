@@ -1,6 +1,6 @@
 //! TLS by `openssl`, logins by Python's `smtplib`, and the policy service.
 
-use crate::support::{Client, Site};
+use crate::support::{Client, Site, skip};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -211,7 +211,7 @@ fn curl_and_swaks_log_in_over_tls() {
     let output = swaks.args(["--to", "a@elsewhere.test"]).output().expect("swaks starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if said.contains("requires Net::SSLeay") || said.contains("TLS not available") {
-        return println!("*** NOT RUN: swaks has no TLS here (Debian package libnet-ssleay-perl)");
+        return skip("swaks has no TLS here (Debian package libnet-ssleay-perl)");
     }
     assert!(said.contains("250 2.0.0 Ok: queued as S"), "{said}");
 }
@@ -263,7 +263,7 @@ fn python(script: &str, arguments: &[String]) -> String {
 
 #[test]
 fn login_is_needed_to_relay() {
-    let site = site("max-recipients-per-login 3\n");
+    let site = site("max-recipients-per-login 3\nmax-connections-per-login 2\n");
     let daemon = site.start();
     let script = "\
 import smtplib, ssl, sys
@@ -292,11 +292,18 @@ except smtplib.SMTPAuthenticationError as error:
 smtp = client('alice', 'pencil')
 for n in range(4):
     attempt(smtp, 'a@elsewhere.test')
+first = smtp
 smtp = smtplib.SMTP_SSL('127.0.0.1', implicit, context=context)
 smtp.ehlo()
 print(smtp.esmtp_features['auth'].split(), smtp.has_extn('starttls'))
 smtp.user, smtp.password = 'alice', 'pencil'
 print(smtp.auth('LOGIN', smtp.auth_login)[0])
+try:
+    client('alice', 'pencil')
+except smtplib.SMTPAuthenticationError as error:
+    print(error.smtp_code)
+first.quit()
+client('alice', 'pencil')
 ";
     let arguments = [daemon.ports[2].port().to_string(), daemon.ports[1].port().to_string()];
     let said = python(script, &arguments);
@@ -312,12 +319,15 @@ print(smtp.auth('LOGIN', smtp.auth_login)[0])
             "sent",
             "450",
             "['SCRAM-SHA-256', 'PLAIN', 'LOGIN'] False",
+            "235",
+            "454",
             "235"
         ]
     );
     site.until_logged(
         "error: alarm: the login alice of 127.0.0.1 has named 3 recipients in an hour",
     );
+    site.until_logged("error: alarm: the login alice has 2 connections");
     let log = site.read("log");
     assert!(log.contains("tls=TLSv1.3 cipher=TLS_AES_256_GCM_SHA384 login=alice"), "{log}");
     assert!(log.contains("login failed"), "{log}");

@@ -18,6 +18,10 @@ pub struct PagedMessage {
     pub modified: Timestamp,
     /// Number of its pending recipients.
     pub recipients: u32,
+    /// It waits for a time that its sender has set.
+    ///
+    /// A step of the clock does not change that time.
+    pub is_scheduled: bool,
     /// Its vertices, in ascending order of their [keys](PagedVertex::key).
     pub vertices: Box<[PagedVertex]>,
 }

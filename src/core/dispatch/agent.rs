@@ -8,6 +8,7 @@
 //!                         └─────────────────────────────────────────────┘                │
 //!                         ▲                                a thread of the ring has work │
 //!                         └──────────────────────────────────────────────────────────────┘
+//!   Idle ──► Parking ──► Idle, with `idle-ping`: it is asked whether it lives (`ping.rs`)
 //!   any state ──► Stopping (told to end), Killed, ExitedMidJob (its children still work) ──► gone
 //! ```
 
@@ -15,10 +16,10 @@ use crate::dispatch::RingId;
 use crate::dispatch::agent_log::{self, StrayLines};
 use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::window::DeliverySignal;
-use crate::log_limiter::LogLimiter;
 use crate::queue::{Destination, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Identifies an agent while the scheduler runs. Ids are never reused.
@@ -60,6 +61,10 @@ pub struct Agent {
     pub fed_at: Option<Timestamp>,
     /// Number of jobs that it got then.
     pub burst: u32,
+    /// Number of jobs that it has got since its start.
+    pub jobs_fed: u32,
+    /// The time since which it has been idle, while it is asked whether it lives (`idle-ping`).
+    pub pinged: Option<Timestamp>,
     /// When it last made progress.
     ///
     /// Its start, a `#hungry` and a report are progress. So is new work after a time without any.
@@ -121,6 +126,8 @@ impl Agent {
             hungry_at: now,
             fed_at: None,
             burst: 0,
+            jobs_fed: 0,
+            pinged: None,
             progress_at: now,
             timer: None,
             stray_lines: StrayLines::default(),
@@ -153,6 +160,7 @@ impl Agent {
         }
         self.fed_at = self.fed_at.map(|time| time + step);
         self.timer = self.timer.map(|time| time + step);
+        self.pinged = self.pinged.map(|time| time + step);
         self.log_limiter.shift(step);
         if let AgentState::Idle(since) | AgentState::Stopping(since) = &mut self.state {
             *since = *since + step;
@@ -171,7 +179,8 @@ impl Agent {
 /// All agents.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Agents {
-    by_id: BTreeMap<AgentId, Agent>,
+    /// In ascending order of their ids, which are mostly consecutive.
+    by_id: Vec<(AgentId, Box<Agent>)>,
     last: u64,
     /// Agents in the pools of all rings.
     pub idle_count: usize,
@@ -187,24 +196,37 @@ impl Agents {
     pub fn insert(&mut self, agent: Agent) -> AgentId {
         self.last += 1;
         let id = AgentId(self.last);
-        self.by_id.insert(id, agent);
+        self.by_id.push((id, Box::new(agent)));
         self.changed.push_back(id);
         id
     }
 
     pub fn remove(&mut self, id: AgentId) -> Option<Agent> {
-        self.by_id.remove(&id)
+        self.position(id).map(|index| *self.by_id.remove(index).1)
     }
 
     pub fn get(&self, id: AgentId) -> Option<&Agent> {
-        self.by_id.get(&id)
+        self.position(id).map(|index| &*self.by_id[index].1)
     }
 
     pub fn get_mut(&mut self, id: AgentId) -> Option<&mut Agent> {
-        self.by_id.get_mut(&id)
+        self.position(id).map(|index| &mut *self.by_id[index].1)
     }
 
-    /// Sets the state of an agent, and marks the agent as changed if it has another state now.
+    /// The index of an agent.
+    fn position(&self, id: AgentId) -> Option<usize> {
+        // If none has ended since the first one was started, each is as far from it as its id.
+        let first = self.by_id.first()?.0;
+        let guess = id.0.checked_sub(first.0)? as usize;
+        match self.by_id.get(guess) {
+            Some((found, _)) if *found == id => Some(guess),
+            _ => self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok(),
+        }
+    }
+
+    /// Sets the state of an agent.
+    ///
+    /// The agent is marked as changed if it had another state.
     pub fn set_state(&mut self, id: AgentId, state: AgentState) {
         if std::mem::replace(&mut self[id].state, state) != state {
             self.mark(id);
@@ -215,6 +237,7 @@ impl Agents {
     pub fn start_burst(&mut self, id: AgentId, now: Timestamp, jobs: usize) {
         let agent = &mut self[id];
         (agent.fed_at, agent.burst) = (Some(now), jobs as u32);
+        agent.jobs_fed = agent.jobs_fed.saturating_add(jobs as u32);
         self.set_state(id, AgentState::Working);
     }
 
@@ -226,8 +249,12 @@ impl Agents {
     /// The next agent that is marked as changed.
     pub fn next_changed(&mut self) -> Option<AgentId> {
         // Those that have ended meanwhile are passed over.
-        let mut changed = std::iter::from_fn(|| self.changed.pop_front());
-        changed.find(|id| self.by_id.contains_key(id))
+        while let Some(id) = self.changed.pop_front() {
+            if self.get(id).is_some() {
+                return Some(id);
+            }
+        }
+        None
     }
 
     pub fn len(&self) -> usize {
@@ -240,21 +267,22 @@ impl Agents {
 
     /// All agents, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
-        self.by_id.iter().map(|(id, agent)| (*id, agent))
+        self.by_id.iter().map(|(id, agent)| (*id, &**agent))
     }
 
     /// The agents from this id on, oldest first.
     pub fn starting_at(&self, id: AgentId) -> impl Iterator<Item = (AgentId, &Agent)> {
-        self.by_id.range(id..).map(|(id, agent)| (*id, agent))
+        let from = self.by_id.partition_point(|(other, _)| *other < id);
+        self.by_id[from..].iter().map(|(id, agent)| (*id, &**agent))
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Agent> {
-        self.by_id.values()
+        self.by_id.iter().map(|(_, agent)| &**agent)
     }
 
     /// Moves all times, because the clock was set.
     pub fn shift(&mut self, step: ClockStep) {
-        self.by_id.values_mut().for_each(|agent| agent.shift(step));
+        self.by_id.iter_mut().for_each(|(_, agent)| agent.shift(step));
     }
 }
 

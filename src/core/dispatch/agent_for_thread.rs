@@ -3,11 +3,12 @@
 //! A thread gets an idle agent of its ring, a new one, or a refusal with the reason. Begin with
 //! `assign_agents`. Which ring is served first: `agent_waitlist`, `fair_share`.
 
-use crate::Scheduler;
 use crate::action::Action;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource, Ring, RingId};
 use crate::queue::{Queue, ThreadId};
+use crate::shell::Shell;
 use crate::timers::Timer;
+use crate::{Mode, Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use zsched_config::MailPriority;
@@ -24,58 +25,12 @@ pub struct ForkRate {
 }
 
 impl Scheduler {
-    /// Adds a thread to the ready threads of its ring or window, or removes it.
-    pub(crate) fn update_readiness(&mut self, thread: ThreadId) {
-        let thread_ref = &self.queue.threads[thread];
-        let has_asked = thread_ref.is_ready || self.dispatch.waits_for_window(&self.queue, thread);
-        // With `wakeuprestartonly`, a second agent is added only at a wake-up.
-        let may_ask = has_asked
-            || thread_ref.is_woken
-            || thread_ref.agents.is_empty()
-            || !self.dispatch.rings[thread_ref.ring].clause.wakeup_restart_only;
-        let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
-        let wants = may_ask && self.needs_agent(thread);
-        match window {
-            Some(window) => self.update_window_demand(window, thread, wants),
-            None if wants == is_ready => {}
-            None if wants => self.dispatch.make_ready(&mut self.queue, thread),
-            None => self.dispatch.unready(&mut self.queue, thread),
-        }
-    }
-
-    /// Returns true if a thread could use an agent, or one more.
-    pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
-        let due = self.dispatch.due_for_agents(&self.queue, thread);
-        let thread = &self.queue.threads[thread];
-        let may_have_one = !thread.held
-            && thread.agents.len() < self.dispatch.max_thread(thread) as usize
-            && self.is_selected(thread.destination.channel(), thread.destination.host());
-        let has_jobs = self.dispatch.rings[thread.ring].jobs.is_some();
-        // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
-        // only an agent that was started for the thread and has not asked for work yet is sure to
-        // take more of it.
-        let comes = |agent: &&AgentId| match self.dispatch.agents[**agent].state() {
-            AgentState::Starting => true,
-            _ => !has_jobs && self.dispatch.agents[**agent].is_alive(),
-        };
-        // The agents are looked at only if they could be enough.
-        let has_unshared_work =
-            || due > thread.agents.len() || due > thread.agents.iter().filter(comes).count();
-        due > 0 && may_have_one && has_unshared_work()
-    }
-
-    /// Returns true if `-p` selects a destination.
-    pub(crate) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
-        let selection = self.settings.selection.as_ref();
-        selection.is_none_or(|selection| selection.matches(channel, host))
-    }
-
     /// Serves a ring, or removes it if it has neither threads nor agents.
     pub(crate) fn settle_ring(&mut self, ring: RingId) {
         let ring_ref = &mut self.dispatch.rings[ring];
         ring_ref.is_queued_to_serve = false;
         match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
-            true => self.drop_ring(ring),
+            true => self.admission.drop_ring(&mut self.dispatch, &mut self.shell, ring),
             false => self.assign_agents(ring),
         }
     }
@@ -98,88 +53,165 @@ impl Scheduler {
             };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(agent, thread);
-            } else if let Err(refusal) = self.check_start_limits(ring) {
-                self.record_refusal(ring, refusal);
+            } else if let Err(refusal) =
+                self.dispatch.check_start_limits(&self.mode, &self.settings, self.shell.now, ring)
+            {
+                self.dispatch.record_refusal(
+                    &self.queue,
+                    &self.settings,
+                    &mut self.shell,
+                    ring,
+                    refusal,
+                );
                 return;
             } else {
-                self.start_agent(ring, thread);
+                self.dispatch.start_agent(&mut self.queue, &mut self.shell, ring, thread);
                 // One at a time, so that rings take turns.
                 return self.dispatch.serve_later(ring);
             }
         }
     }
+}
 
-    fn start_agent(&mut self, ring: RingId, thread: ThreadId) {
-        self.counters.agents_started += 1;
-        self.dispatch.fork_rate.started += 1;
-        let agent = self.dispatch.agents.insert(Agent::new(ring, thread, self.now));
-        self.dispatch.end_ring_wait(ring);
-        self.dispatch.agents.counts.add(&mut self.dispatch.rings[ring]);
-        self.dispatch.rings[ring].starts.unproven += 1;
-        let Ring { clause, channel, .. } = &self.dispatch.rings[ring];
+impl Dispatch {
+    /// Adds a thread to the ready threads of its ring or window, or removes it.
+    pub(crate) fn update_readiness(
+        &mut self,
+        queue: &mut Queue,
+        settings: &Settings,
+        thread: ThreadId,
+    ) {
+        let thread_ref = &queue.threads[thread];
+        let has_asked = thread_ref.is_ready || self.waits_for_window(queue, thread);
+        // With `wakeuprestartonly`, a second agent is added only at a wake-up.
+        let may_ask = has_asked
+            || thread_ref.is_woken
+            || thread_ref.agents.is_empty()
+            || !self.rings[thread_ref.ring].clause.wakeup_restart_only;
+        let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
+        let wants = may_ask && self.needs_agent(queue, settings, thread);
+        match window {
+            Some(window) => self.update_window_demand(queue, window, thread, wants),
+            None if wants == is_ready => {}
+            None if wants => self.make_ready(queue, thread),
+            None => self.unready(queue, thread),
+        }
+    }
+
+    /// Returns true if a thread could use an agent, or one more.
+    pub(crate) fn needs_agent(&self, queue: &Queue, settings: &Settings, thread: ThreadId) -> bool {
+        let due = self.due_for_agents(queue, thread);
+        let thread = &queue.threads[thread];
+        let may_have_one = !thread.held
+            && thread.agents.len() < self.max_thread(thread) as usize
+            && settings.is_selected(thread.destination.channel(), thread.destination.host());
+        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
+        // only an agent that was started for the thread and has not asked for work yet is sure to
+        // take more of it.
+        let comes = |agent: &&AgentId| match self.agents[**agent].state() {
+            AgentState::Starting => true,
+            _ => !has_jobs && self.agents[**agent].is_alive(),
+        };
+        // The agents are looked at only if they could be enough.
+        let has_unshared_work =
+            || due > thread.agents.len() || due > thread.agents.iter().filter(comes).count();
+        due > 0 && may_have_one && has_unshared_work()
+    }
+
+    fn start_agent(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        ring: RingId,
+        thread: ThreadId,
+    ) {
+        shell.counters.agents_started += 1;
+        self.fork_rate.started += 1;
+        let agent = self.agents.insert(Agent::new(ring, thread, shell.now));
+        self.end_ring_wait(ring);
+        self.agents.counts.add(&mut self.rings[ring]);
+        self.rings[ring].starts.unproven += 1;
+        let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
-        let host = self.queue.threads[thread].destination.host().into();
-        self.attach(agent, thread);
-        self.act(Action::StartAgent { agent, clause, channel, host });
+        let host = queue.threads[thread].destination.host().into();
+        self.attach(queue, shell, agent, thread);
+        shell.act(Action::StartAgent { agent, clause, channel, host });
     }
 
     /// Binds an agent to a thread.
-    pub(crate) fn attach(&mut self, agent: AgentId, thread: ThreadId) {
-        if self.queue.threads[thread].agents.is_empty() {
-            self.dispatch.order_due(&mut self.queue, thread);
+    pub(crate) fn attach(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        thread: ThreadId,
+    ) {
+        if queue.threads[thread].agents.is_empty() {
+            self.order_due(queue, thread);
         }
-        self.queue.threads[thread].agents.push(agent);
-        let agent_ref = &mut self.dispatch.agents[agent];
+        queue.threads[thread].agents.push(agent);
+        let agent_ref = &mut self.agents[agent];
         agent_ref.thread = Some(thread);
-        agent_ref.thread_since = self.now;
-        agent_ref.last_destination = Some(self.queue.threads[thread].destination.clone());
+        agent_ref.thread_since = shell.now;
+        agent_ref.last_destination = Some(queue.threads[thread].destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
-        let ring = self.queue.threads[thread].ring;
-        if self.dispatch.rings[ring].jobs.is_none() || self.queue.threads[thread].window.is_some() {
-            self.dispatch.unready(&mut self.queue, thread);
+        let ring = queue.threads[thread].ring;
+        if self.rings[ring].jobs.is_none() || queue.threads[thread].window.is_some() {
+            self.unready(queue, thread);
         }
-        self.enter_window(agent, thread);
-        self.queue.threads[thread].is_woken = true;
+        self.enter_window(queue, shell, agent, thread);
+        queue.threads[thread].is_woken = true;
     }
 
     /// Takes an agent away from its thread, if it has one.
-    pub(crate) fn detach(&mut self, agent: AgentId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
+    pub(crate) fn detach(
+        &mut self,
+        queue: &mut Queue,
+        settings: &Settings,
+        shell: &mut Shell,
+        agent: AgentId,
+    ) {
+        let agent_ref = &mut self.agents[agent];
         let had_permit = std::mem::take(&mut agent_ref.has_delivery_permit);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
-        self.queue.threads[thread].agents.retain(|other| *other != agent);
-        self.leave_window_with_agent(thread, had_permit);
+        queue.threads[thread].agents.retain(|other| *other != agent);
+        self.leave_window_with_agent(queue, settings, shell, thread, had_permit);
     }
 
     /// Checks all limits on starting an agent in a ring now.
-    fn check_start_limits(&mut self, ring: RingId) -> Result<(), Refusal> {
-        let Ring { clause, channel, agents, .. } = &self.dispatch.rings[ring];
+    fn check_start_limits(
+        &mut self,
+        mode: &Mode,
+        settings: &Settings,
+        now: Timestamp,
+        ring: RingId,
+    ) -> Result<(), Refusal> {
+        let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        let of_channel = self.dispatch.agents.counts.of_channel(channel).agents;
-        if self.settings.frozen {
+        let of_channel = self.agents.counts.of_channel(channel).agents;
+        if settings.frozen {
             Err(Refusal::Frozen)
-        } else if self.mode.awaits_initial_scan {
+        } else if mode.awaits_initial_scan {
             Err(Refusal::Loading)
-        } else if self.mode.is_draining {
+        } else if mode.is_draining {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
-        } else if let Some(refusal) = self.dispatch.rings[ring].starts.refusal(self.now) {
+        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
             Err(refusal)
-        } else if self.dispatch.agents.len()
-            >= limit(clause.max_agents).min(self.settings.max_agents)
-        {
+        } else if self.agents.len() >= limit(clause.max_agents).min(settings.max_agents) {
             Err(Refusal::MaxAgents)
         } else if of_channel >= limit(clause.max_channel) {
             Err(Refusal::MaxChannel)
         } else if *agents >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
-        } else if self.claiming_waitlist(ring).is_some() {
+        } else if self.claiming_waitlist(settings, now, ring).is_some() {
             Err(Refusal::Claimed)
-        } else if !self.dispatch.fork_rate.allows(self.now, self.settings.fork_rate) {
+        } else if !self.fork_rate.allows(now, settings.fork_rate) {
             Err(Refusal::ForkRate)
         } else {
             Ok(())
@@ -189,22 +221,29 @@ impl Scheduler {
     /// Records why a ring gets no agent.
     ///
     /// Ensures that the ring tries again when that may change.
-    fn record_refusal(&mut self, ring: RingId, refusal: Refusal) {
-        self.dispatch.rings[ring].refusal = Some(refusal);
-        let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
+    fn record_refusal(
+        &mut self,
+        queue: &Queue,
+        settings: &Settings,
+        shell: &mut Shell,
+        ring: RingId,
+        refusal: Refusal,
+    ) {
+        self.rings[ring].refusal = Some(refusal);
+        let Ring { channel, clause, .. } = &self.rings[ring];
         let resource = match refusal {
             Refusal::MaxAgents => Some(Resource::Agents(clause.max_agents)),
             Refusal::MaxChannel => Some(Resource::Channel(channel.clone(), clause.max_channel)),
-            Refusal::Claimed => self.claiming_waitlist(ring),
+            Refusal::Claimed => self.claiming_waitlist(settings, shell.now, ring),
             Refusal::ForkRate => {
-                let next_second = Timestamp::from_seconds(self.now.seconds() + 1);
-                self.timers.add(next_second, Timer::ForkRate);
-                return self.dispatch.join_waitlist(self.now, ring, Resource::ForkRate);
+                let next_second = Timestamp::from_seconds(shell.now.seconds() + 1);
+                shell.timers.add(next_second, Timer::ForkRate);
+                return self.join_waitlist(shell.now, ring, Resource::ForkRate);
             }
             // The ring's own agents come to serve the thread.
             Refusal::MaxRing => None,
             // The configuration or the mode must change first.
-            Refusal::NoCommand => return self.warn_no_command(ring),
+            Refusal::NoCommand => return self.warn_no_command(queue, shell, ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => None,
             // A timer, or an agent that is being started, triggers the next try.
             Refusal::Suspended | Refusal::Unproven => None,
@@ -212,29 +251,27 @@ impl Scheduler {
             Refusal::Reloading | Refusal::PriorityHeld => None,
         };
         if let Some(resource) = resource {
-            self.dispatch.join_waitlist(self.now, ring, resource.clone());
-            self.retire_idle_for(&resource);
+            self.join_waitlist(shell.now, ring, resource.clone());
+            self.retire_idle_for(shell, &resource);
         }
     }
 
     /// Logs once that a ring has mail that cannot be delivered.
-    fn warn_no_command(&mut self, ring: RingId) {
-        if std::mem::replace(&mut self.dispatch.rings[ring].logged_no_command, true) {
+    fn warn_no_command(&mut self, queue: &Queue, shell: &mut Shell, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
             return;
         }
-        if let Some(thread) = self.dispatch.next_ready(ring) {
-            let destination = &self.queue.threads[thread].destination;
+        if let Some(thread) = self.next_ready(ring) {
+            let destination = &queue.threads[thread].destination;
             // Line 0 stands for the defaults, where no clause matches.
-            let location = &self.dispatch.rings[ring].clause.location;
+            let location = &self.rings[ring].clause.location;
             let place = if location.line > 0 { format!(" ({location})") } else { String::new() };
             let text =
                 format!("{destination}{place}: no clause has a command for it; its mail stays");
-            self.log(Level::Warn, text);
+            shell.log(Level::Warn, text);
         }
     }
-}
 
-impl Dispatch {
     pub(crate) fn make_ready(&mut self, queue: &mut Queue, thread: ThreadId) {
         if queue.threads[thread].is_ready {
             return;
@@ -299,6 +336,14 @@ impl Dispatch {
         let agent = self.rings[ring].idle.remove(index);
         self.end_ring_wait(ring);
         Some(agent)
+    }
+}
+
+impl Settings {
+    /// Returns true if `-p` selects a destination.
+    pub(crate) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
+        let selection = self.selection.as_ref();
+        selection.is_none_or(|selection| selection.matches(channel, host))
     }
 }
 

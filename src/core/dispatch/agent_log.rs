@@ -4,11 +4,14 @@
 //! limited, so that one agent cannot fill the disk.
 
 use crate::Scheduler;
-use crate::dispatch::{Agent, AgentId};
-use crate::log_limiter::LogLimiter;
+use crate::dispatch::{Agent, AgentId, Dispatch};
+use crate::query::view::View;
+use crate::queue::Queue;
+use crate::shell::Shell;
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of log lines about an agent in each [`LOG_PERIOD`].
@@ -78,30 +81,29 @@ fn names_error(line: &str) -> bool {
     ERROR_WORDS.iter().any(|word| line.contains(word))
 }
 
-impl Scheduler {
-    /// Name of an agent in the log: its process, destination and clause.
-    ///
-    /// One without a destination is named by the pattern of its ring.
-    pub fn agent_name(&self, id: AgentId) -> String {
-        let agent = self.dispatch.agents.get(id);
-        agent.map_or_else(|| "an agent".to_string(), |agent| self.name_of_agent(agent))
-    }
-
-    pub(crate) fn name_of_agent(&self, agent: &Agent) -> String {
+impl Dispatch {
+    pub(crate) fn name_of_agent(&self, queue: &Queue, agent: &Agent) -> String {
         let process = agent.pid.map_or("an agent".to_string(), |pid| format!("agent {pid}"));
         let Some(thread) = agent.thread else {
-            return format!("{process} of {}", self.dispatch.ring_name(agent.ring));
+            return format!("{process} of {}", self.ring_name(agent.ring));
         };
-        let destination = &self.queue.threads[thread].destination;
-        let location = &self.dispatch.rings[agent.ring].clause.location;
+        let destination = &queue.threads[thread].destination;
+        let location = &self.rings[agent.ring].clause.location;
         format!("{process} of {destination} ({location})")
     }
 
     /// Logs what an agent does, up to the limit. `text` begins with a verb.
-    pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
-        if let Some(suppressed) = self.dispatch.agents[agent].log_limiter.permit(self.now) {
-            let name = self.agent_name(agent);
-            self.log(level, format!("{name} {text}{suppressed}"));
+    pub(crate) fn log_about_agent(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        level: Level,
+        text: String,
+    ) {
+        if let Some(suppressed) = self.agents[agent].log_limiter.permit(shell.now) {
+            let name = self.name_of_agent(queue, &self.agents[agent]);
+            shell.log(level, format!("{name} {text}{suppressed}"));
         }
     }
 
@@ -109,25 +111,58 @@ impl Scheduler {
     ///
     /// It is an agent's comment, or output of its child processes. `missing` names what a valid
     /// report would have.
-    pub(crate) fn log_stray_line(&mut self, agent: AgentId, missing: Option<&str>, line: &[u8]) {
+    pub(crate) fn log_stray_line(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        missing: Option<&str>,
+        line: &[u8],
+    ) {
         let line = line.trim_ascii();
         if line.is_empty() {
             return;
         }
         let shown = String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]);
-        self.dispatch.agents[agent].stray_lines.add(&shown);
+        self.agents[agent].stray_lines.add(&shown);
         let text = match missing {
             None => format!("says: {shown}"),
             Some(missing) => format!("writes a line that is no report ({missing}): {shown}"),
         };
-        self.log_about_agent(agent, Level::Info, text);
+        self.log_about_agent(queue, shell, agent, Level::Info, text);
     }
 
     /// Logs that an agent wrote a line that was `bytes` too long.
-    pub(crate) fn long_line_skipped(&mut self, agent: AgentId, bytes: usize) {
-        if self.dispatch.agents.get(agent).is_some() {
+    pub(crate) fn long_line_skipped(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        bytes: usize,
+    ) {
+        if self.agents.get(agent).is_some() {
             let text = format!("wrote a line too long by {bytes} bytes, passed over");
-            self.log_about_agent(agent, Level::Warn, text);
+            self.log_about_agent(queue, shell, agent, Level::Warn, text);
         }
+    }
+}
+
+impl Scheduler {
+    /// Logs what an agent does, up to the limit. `text` begins with a verb.
+    pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
+        self.dispatch.log_about_agent(&self.queue, &mut self.shell, agent, level, text);
+    }
+}
+
+impl<'s> View<'s> {
+    /// Name of an agent in the log: its process, destination and clause.
+    ///
+    /// One without a destination is named by the pattern of its ring.
+    pub fn agent_name(self, id: AgentId) -> String {
+        let agent = self.core.dispatch.agents.get(id);
+        agent.map_or_else(
+            || "an agent".to_string(),
+            |agent| self.core.dispatch.name_of_agent(&self.core.queue, agent),
+        )
     }
 }

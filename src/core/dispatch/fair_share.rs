@@ -2,7 +2,7 @@
 //!
 //! It applies when the limits leave too few agents for all.
 //!
-//! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has
+//! Idle agents end first ([`Dispatch::retire_idle_for`]). If all are busy, an agent that has
 //! worked for [`RING_TIME_SHARE`] ends instead of taking more work, if a ring without agents waits
 //! for its place, or a ring with fewer agents than its own. An agent is never interrupted in its
 //! work. So a ring waits at most for that time and the longest job for each ring before it, divided
@@ -10,9 +10,10 @@
 //! that of others, they start no further agents until it has one. The time share also bounds the
 //! number of processes that are started: one for each agent in each of them.
 
-use crate::Scheduler;
+use crate::Settings;
 use crate::dispatch::agent_waitlist::queue_time_of;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, Ring, RingId, Waitlist};
+use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -89,17 +90,17 @@ impl Resource {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
     /// The limit of a waitlist, and the agents that count for it.
-    fn limit_of_line(&self, line: &Resource) -> (usize, AgentCount) {
+    fn limit_of_line(&self, settings: &Settings, line: &Resource) -> (usize, AgentCount) {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         match line {
             Resource::ForkRate => (usize::MAX, AgentCount::default()),
             Resource::Agents(most) => {
-                (limit(*most).min(self.settings.max_agents), self.dispatch.agents.counts.all)
+                (limit(*most).min(settings.max_agents), self.agents.counts.all)
             }
             Resource::Channel(channel, most) => {
-                (limit(*most), self.dispatch.agents.counts.of_channel(channel))
+                (limit(*most), self.agents.counts.of_channel(channel))
             }
         }
     }
@@ -107,32 +108,40 @@ impl Scheduler {
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
-    pub(crate) fn yields_place(&self, agent: AgentId) -> bool {
-        if self.dispatch.waitlists.lines.is_empty() {
+    pub(crate) fn yields_place(&self, settings: &Settings, now: Timestamp, agent: AgentId) -> bool {
+        if self.waitlists.lines.is_empty() {
             return false;
         }
-        let agent = &self.dispatch.agents[agent];
+        let agent = &self.agents[agent];
         let has_had_share =
-            agent.fed_at.is_some() && self.now.since(agent.started_at) >= RING_TIME_SHARE;
-        let mut lines = self.dispatch.waitlists.lines.iter();
-        has_had_share && lines.any(|(line, rings)| self.is_wanted(agent.ring, line, rings))
+            agent.fed_at.is_some() && now.since(agent.started_at) >= RING_TIME_SHARE;
+        let mut lines = self.waitlists.lines.iter();
+        has_had_share
+            && lines.any(|(line, rings)| self.is_wanted(settings, now, agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
-    fn is_wanted(&self, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
-        let ring_ref = &self.dispatch.rings[ring];
+    fn is_wanted(
+        &self,
+        settings: &Settings,
+        now: Timestamp,
+        ring: RingId,
+        line: &Resource,
+        waiting: &Waitlist,
+    ) -> bool {
+        let ring_ref = &self.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
             return false;
         };
-        if self.dispatch.next_ready(*first).is_none() {
+        if self.next_ready(*first).is_none() {
             return false;
         }
-        let (limit, count) = self.limit_of_line(line);
-        let staying = count.agents.saturating_sub(self.dispatch.ending_soon(self.now, line));
+        let (limit, count) = self.limit_of_line(settings, line);
+        let staying = count.agents.saturating_sub(self.ending_soon(now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
-            let (mine, other) = (ring_ref, &self.dispatch.rings[*first]);
+            let (mine, other) = (ring_ref, &self.rings[*first]);
             let level = |ring: &Ring| ring.clause.mail_priority.level();
             let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
             return has_less && staying == limit;
@@ -141,7 +150,7 @@ impl Scheduler {
             // While some ring has two agents, no ring loses its only one. The same holds if it
             // would come first again.
             let some_have_two = count.agents > count.rings;
-            if some_have_two || queue_time_of(ring_ref, self.now) < place.queue_time {
+            if some_have_two || queue_time_of(ring_ref, now) < place.queue_time {
                 return false;
             }
         }
@@ -151,7 +160,7 @@ impl Scheduler {
             Some(coming) => without.take(limit).nth(coming).is_some(),
             // Other rings may have more agents than this limit: it waits a while before taking a
             // place from them.
-            None => self.dispatch.has_waited(self.now, *first),
+            None => self.has_waited(now, *first),
         }
     }
 
@@ -161,53 +170,52 @@ impl Scheduler {
     ///
     /// That ring has no agents, has waited for [`RING_TIME_SHARE`] for the number of agents to
     /// drop, and comes before `ring`, whose limit may be higher.
-    pub(crate) fn claiming_waitlist(&self, ring: RingId) -> Option<Resource> {
-        let ring_ref = &self.dispatch.rings[ring];
-        let own = self.dispatch.place_of(self.now, ring);
+    pub(crate) fn claiming_waitlist(
+        &self,
+        settings: &Settings,
+        now: Timestamp,
+        ring: RingId,
+    ) -> Option<Resource> {
+        let ring_ref = &self.rings[ring];
+        let own = self.place_of(now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
-                let (limit, count) = self.limit_of_line(line);
-                let waits = !place.has_agents && self.dispatch.next_ready(*first).is_some();
-                let waits = waits && self.dispatch.has_waited(self.now, *first);
+                let (limit, count) = self.limit_of_line(settings, line);
+                let waits = !place.has_agents && self.next_ready(*first).is_some();
+                let waits = waits && self.has_waited(now, *first);
                 waits && *first != ring && *place < own && count.agents >= limit
             })
         };
-        self.dispatch.waitlists.lines.iter().find(comes_first).map(|(line, _)| line.clone())
+        self.waitlists.lines.iter().find(comes_first).map(|(line, _)| line.clone())
     }
 
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
-    pub(crate) fn retire_idle_for(&mut self, line: &Resource) {
-        if self.dispatch.agents.idle_count == 0 {
+    pub(crate) fn retire_idle_for(&mut self, shell: &mut Shell, line: &Resource) {
+        if self.agents.idle_count == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
         // one, so this is repeated. The time is a whole second, so that all requests of a second
         // use one timer.
-        let again = Timestamp::from_seconds((self.now + SLOW_STOP_TIME).seconds() + 1);
-        self.timers.add(again, Timer::ForkRate);
-        if self.dispatch.ending_soon(self.now, line) >= self.dispatch.waitlists.len() {
+        let again = Timestamp::from_seconds((shell.now + SLOW_STOP_TIME).seconds() + 1);
+        shell.timers.add(again, Timer::ForkRate);
+        if self.ending_soon(shell.now, line) >= self.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state() {
-            AgentState::Idle(since) if line.counts(&self.dispatch.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
             _ => None,
         };
-        let longest_idle = self
-            .dispatch
-            .agents
-            .iter()
-            .filter_map(|(id, agent)| Some((idle_since(agent)?, id)))
-            .min();
+        let longest_idle =
+            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, id))).min();
         if let Some((_, agent)) = longest_idle {
-            self.retire_agent(agent);
+            self.retire_agent(shell, agent);
         }
     }
-}
 
-impl Dispatch {
     /// Number of agents under a limit that should end soon.
     fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
         let ends_soon = |agent: &Agent| match agent.state() {

@@ -11,58 +11,9 @@ use crate::dispatch::{AgentId, Dispatch, RingId};
 use crate::queue::{MessageId, Queue, ThreadId, VertexId, VertexState};
 use std::collections::BTreeMap;
 use zsched_format::priority;
+use zsched_format::time::Timestamp;
 
 impl Scheduler {
-    pub(crate) fn enqueue_entries(&mut self, message: MessageId, ring: RingId, entries: &[Entry]) {
-        if self.dispatch.rings[ring].jobs.is_some() {
-            let new_job = self.new_job(message, ring, entries);
-            if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
-                jobs.join(message, new_job, entries);
-            }
-        }
-    }
-
-    /// Adds the due vertices of a message that has arrived.
-    ///
-    /// They are one job in each ring.
-    pub(crate) fn enqueue_message(&mut self, message: MessageId) {
-        if !self.dispatch.rings.have_jobs() {
-            return;
-        }
-        let mut entries: BTreeMap<RingId, Vec<Entry>> = BTreeMap::new();
-        for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
-            let thread = self.queue.vertices[vertex].thread;
-            let ring = self.queue.threads[thread].ring;
-            if self.queue.vertices[vertex].state == VertexState::Due
-                && self.dispatch.rings[ring].jobs.is_some()
-            {
-                entries.entry(ring).or_default().push((thread, vertex));
-            }
-        }
-        for (ring, entries) in entries {
-            self.enqueue_entries(message, ring, &entries);
-        }
-    }
-
-    /// The sort key of a message.
-    ///
-    /// It is the time when its entries arrived, and its number.
-    ///
-    /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
-    /// not answer would come before all new mail.
-    fn new_job(&self, message: MessageId, ring: RingId, entries: &[Entry]) -> NewJob {
-        let unread = self.max_unread_of(message);
-        let message = &self.queue.messages[message];
-        let was_tried = entries.iter().all(|(_, vertex)| self.queue.vertices[*vertex].attempts > 0);
-        let came = match self.dispatch.rings[ring].clause.age_order {
-            true => message.modified,
-            false if was_tried => self.now,
-            false => message.created.min(self.now),
-        };
-        let arrival = priority::sort_key(came, message.priority);
-        NewJob { arrival, sequence: message.name.number(), unread }
-    }
-
     /// Feeds an agent without a thread the next entry of its ring.
     ///
     /// Returns true if there was one.
@@ -88,14 +39,14 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        self.dispatch.agents.start_burst(agent, self.now, chosen.len());
-        self.attach(agent, thread);
+        self.dispatch.agents.start_burst(agent, self.shell.now, chosen.len());
+        self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
         for vertex in chosen {
-            if self.may_start_delivery(agent, thread) {
-                self.feed_one(agent, vertex);
+            if self.dispatch.may_start_delivery(&self.queue, &mut self.shell, agent, thread) {
+                self.dispatch.feed_one(&mut self.queue, &mut self.shell, agent, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
-                self.enqueue_vertex(vertex);
+                self.dispatch.enqueue_vertex(&self.queue, self.shell.now, vertex);
             }
         }
         true
@@ -111,9 +62,15 @@ impl Scheduler {
         must: Option<ThreadId>,
     ) -> Option<Entry> {
         let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
-        let (thread, vertex) = jobs.choose(self.now, preferred)?;
+        let (thread, vertex) = jobs.choose(self.shell.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
-            self.has_preempted(ring, message);
+            self.admission.has_preempted(
+                &self.queue,
+                &mut self.dispatch,
+                &mut self.shell,
+                ring,
+                message,
+            );
         }
         if must.is_some_and(|must| must != thread) {
             return None;
@@ -126,6 +83,69 @@ impl Scheduler {
 }
 
 impl Dispatch {
+    pub(crate) fn enqueue_entries(
+        &mut self,
+        queue: &Queue,
+        now: Timestamp,
+        message: MessageId,
+        ring: RingId,
+        entries: &[Entry],
+    ) {
+        if self.rings[ring].jobs.is_some() {
+            let new_job = self.new_job(queue, now, message, ring, entries);
+            if let Some(jobs) = &mut self.rings[ring].jobs {
+                jobs.join(message, new_job, entries);
+            }
+        }
+    }
+
+    /// Adds the due vertices of a message that has arrived.
+    ///
+    /// They are one job in each ring.
+    pub(crate) fn enqueue_message(&mut self, queue: &Queue, now: Timestamp, message: MessageId) {
+        if !self.rings.have_jobs() {
+            return;
+        }
+        let mut entries: BTreeMap<RingId, Vec<Entry>> = BTreeMap::new();
+        for vertex in queue.messages[message].vertices.iter(&queue.vertices) {
+            let thread = queue.vertices[vertex].thread;
+            let ring = queue.threads[thread].ring;
+            if queue.vertices[vertex].state == VertexState::Due && self.rings[ring].jobs.is_some() {
+                entries.entry(ring).or_default().push((thread, vertex));
+            }
+        }
+        for (ring, entries) in entries {
+            self.enqueue_entries(queue, now, message, ring, &entries);
+        }
+    }
+
+    /// The sort key of a message.
+    ///
+    /// It is the time when its entries arrived, and its number.
+    ///
+    /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
+    /// not answer would come before all new mail.
+    fn new_job(
+        &self,
+        queue: &Queue,
+        now: Timestamp,
+        message: MessageId,
+        ring: RingId,
+        entries: &[Entry],
+    ) -> NewJob {
+        let unread = queue.max_unread(message);
+        let message = &queue.messages[message];
+        let was_tried = entries.iter().all(|(_, vertex)| queue.vertices[*vertex].attempts > 0);
+        let came = match self.rings[ring].clause.age_order {
+            true => message.modified,
+            false if was_tried => now,
+            false => message.created.min(now),
+        };
+        let step = self.rings[ring].clause.priority_step;
+        let arrival = priority::sort_key_with_step(came, message.priority, step);
+        NewJob { arrival, sequence: message.name.number(), unread }
+    }
+
     fn jobs_of(&mut self, queue: &Queue, thread: ThreadId) -> Option<&mut Jobs> {
         let ring = queue.threads[thread].ring;
         self.rings[ring].jobs.as_deref_mut()

@@ -10,6 +10,7 @@ pub mod ring;
 pub mod agent_for_thread;
 mod job_for_agent;
 mod job_for_agent_by_message;
+pub(crate) mod ping;
 
 pub mod agent_waitlist;
 pub mod fair_share;

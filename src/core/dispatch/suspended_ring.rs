@@ -7,9 +7,9 @@
 //! so does a new configuration. So one wrong path does not use up the starts that the fork rate
 //! allows to all rings.
 
-use crate::Scheduler;
 use crate::dispatch::{Agent, AgentId, Dispatch, Refusal, RingId};
 use crate::event::AgentEnd;
+use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -68,31 +68,37 @@ impl StartState {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Processes the first request for work of an agent.
     ///
     /// It ends the suspension of its ring.
-    pub(crate) fn agent_proven(&mut self, agent: AgentId) {
-        let ring = self.dispatch.agents[agent].ring;
-        let starts = &mut self.dispatch.rings[ring].starts;
+    pub(crate) fn agent_proven(&mut self, shell: &mut Shell, agent: AgentId) {
+        let ring = self.agents[agent].ring;
+        let starts = &mut self.rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
-        if self.end_suspension(ring) {
-            let name = self.dispatch.ring_name(ring);
-            self.log(Level::Info, format!("{name}: its agents can be started again"));
-            self.dispatch.serve_later(ring);
+        if self.end_suspension(shell, ring) {
+            let name = self.ring_name(ring);
+            shell.log(Level::Info, format!("{name}: its agents can be started again"));
+            self.serve_later(ring);
         } else if !was_proven {
-            self.dispatch.serve_later(ring);
+            self.serve_later(ring);
         }
     }
 
     /// Processes the end of an agent that never asked for work.
     ///
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
-    pub(crate) fn agent_start_failed(&mut self, agent: &Agent, end: &AgentEnd, is_to_blame: bool) {
+    pub(crate) fn agent_start_failed(
+        &mut self,
+        shell: &mut Shell,
+        agent: &Agent,
+        end: &AgentEnd,
+        is_to_blame: bool,
+    ) {
         let ring = agent.ring;
-        self.dispatch.rings[ring].starts.unproven -= 1;
-        let ring_ref = &self.dispatch.rings[ring];
+        self.rings[ring].starts.unproven -= 1;
+        let ring_ref = &self.rings[ring];
         let others_work = ring_ref.agents > ring_ref.starts.unproven;
         if !is_to_blame || others_work || ring_ref.is_retired {
             return;
@@ -100,50 +106,48 @@ impl Scheduler {
         // Agents that were started at the same time count once.
         let former = ring_ref.starts.failure.as_ref();
         let count = match former {
-            Some(former) if self.now < former.until => former.count,
+            Some(former) if shell.now < former.until => former.count,
             Some(former) => former.count.saturating_add(1),
             None => 1,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
         let reason = format!("{end}{}", agent.stray_lines.in_parentheses());
-        let failure = StartFailure { until: self.now + pause, count, reason };
+        let failure = StartFailure { until: shell.now + pause, count, reason };
         if former.is_none() {
-            let name = self.dispatch.ring_name(ring);
+            let name = self.ring_name(ring);
             let text =
                 format!("{name}: its agent {end}; they are started one at a time until one works");
-            self.log(Level::Warn, text);
+            shell.log(Level::Warn, text);
         }
-        self.end_suspension(ring);
-        self.dispatch.leave_waitlist(ring);
-        self.dispatch.rings[ring].waiting_since = None;
-        self.timers.add(failure.until, Timer::Ring(ring));
-        self.dispatch.rings[ring].starts.failure = Some(Box::new(failure));
+        self.end_suspension(shell, ring);
+        self.leave_waitlist(ring);
+        self.rings[ring].waiting_since = None;
+        shell.timers.add(failure.until, Timer::Ring(ring));
+        self.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
     /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(crate) fn retry_start_now(&mut self, ring: RingId) {
-        let Some(failure) = &mut self.dispatch.rings[ring].starts.failure else {
+    pub(crate) fn retry_start_now(&mut self, shell: &mut Shell, ring: RingId) {
+        let Some(failure) = &mut self.rings[ring].starts.failure else {
             return;
         };
-        let planned = std::mem::replace(&mut failure.until, self.now);
-        self.timers.cancel(planned, Timer::Ring(ring));
-        self.timers.add(self.now, Timer::Ring(ring));
-        self.dispatch.serve_later(ring);
+        let planned = std::mem::replace(&mut failure.until, shell.now);
+        shell.timers.cancel(planned, Timer::Ring(ring));
+        shell.timers.add(shell.now, Timer::Ring(ring));
+        self.serve_later(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
-    pub(crate) fn end_suspension(&mut self, ring: RingId) -> bool {
-        let failure = self.dispatch.rings[ring].starts.failure.take();
+    pub(crate) fn end_suspension(&mut self, shell: &mut Shell, ring: RingId) -> bool {
+        let failure = self.rings[ring].starts.failure.take();
         if let Some(failure) = &failure {
-            self.timers.cancel(failure.until, Timer::Ring(ring));
+            shell.timers.cancel(failure.until, Timer::Ring(ring));
         }
         failure.is_some()
     }
-}
 
-impl Dispatch {
     /// Name of a ring in the log: its pattern and clause.
     pub(crate) fn ring_name(&self, ring: RingId) -> String {
         let clause = &self.rings[ring].clause;

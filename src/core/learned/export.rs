@@ -61,15 +61,16 @@ impl LearnedExport {
                 let slots = scheduler.queue.threads.pool();
                 let end = slots.slots().min(from.saturating_add(count));
                 let threads = (from..end).filter_map(|slot| slots.at(slot));
-                let learned = threads.filter_map(|thread| scheduler.learned_thread(thread));
+                let learned = threads.filter_map(|thread| scheduler.view().learned_thread(thread));
                 learned.map(Learned::Thread).for_each(emit);
                 if end < slots.slots() { Stage::Threads(end) } else { Stage::PagedOutThreads(None) }
             }
             Stage::PagedOutThreads(last) => {
-                let position = some_after(scheduler.paged_threads(), last, count, |to, kept| {
-                    let learned = scheduler.learned_paged_thread(to, kept);
-                    learned.map(Learned::Thread).into_iter().for_each(&mut emit);
-                });
+                let position =
+                    some_after(scheduler.view().paged_threads(), last, count, |to, kept| {
+                        let learned = scheduler.view().learned_paged_thread(to, kept);
+                        learned.map(Learned::Thread).into_iter().for_each(&mut emit);
+                    });
                 position.map_or(Stage::Messages(0, 0), |last| Stage::PagedOutThreads(Some(last)))
             }
             Stage::Messages(number, position) => {
@@ -93,10 +94,10 @@ impl LearnedExport {
                 position.map_or(Stage::Texts(0), |last| Stage::UnclaimedVertices(Some(last)))
             }
             Stage::Texts(position) => {
-                let texts = scheduler.paged_texts(position, count);
+                let texts = scheduler.view().paged_texts(position, count);
                 texts.map(Learned::Text).for_each(&mut emit);
                 let next = position + count;
-                let is_end = scheduler.paged_texts(next, 1).next().is_none();
+                let is_end = scheduler.view().paged_texts(next, 1).next().is_none();
                 if is_end { Stage::PagedOut(None) } else { Stage::Texts(next) }
             }
             Stage::PagedOut(last) => match self.counts.export(paged_out, last, count, &mut emit) {
@@ -148,7 +149,12 @@ fn export_messages(
         let mut seen = 0;
         for vertex in vertices {
             seen += 1;
-            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *emit);
+            scheduler
+                .view()
+                .learned_vertex(vertex)
+                .map(Learned::Vertex)
+                .into_iter()
+                .for_each(&mut *emit);
         }
         position += seen;
         if seen < left {

@@ -13,13 +13,16 @@ pub use export::LearnedExport;
 pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::paging::RestoreAction;
 use crate::event::Backlog;
+use crate::query::view::View;
 use crate::queue::retry::{max_wait, seconds_of};
 use crate::queue::{
     Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
     UnreachableReason, UnreachableReport, Vertex, VertexId,
 };
+use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -130,32 +133,11 @@ impl LearnedState {
             unclaimed.messages.check();
         }
     }
-}
 
-/// State reported at the start and not claimed yet.
-#[derive(Default, Serialize, Deserialize)]
-pub struct Unclaimed {
-    threads: BTreeMap<Destination, LearnedThread>,
-    vertices: BTreeMap<(u64, Destination), UnclaimedVertex>,
-    /// A text that many vertices share is kept once.
-    texts: HashMap<String, Rc<Diagnosis>>,
-    messages: paged_out::UnclaimedMessages,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-struct UnclaimedVertex {
-    modified: Timestamp,
-    attempts: u32,
-    diagnosis: Option<Rc<Diagnosis>>,
-    due: Option<Timestamp>,
-    step: u8,
-}
-
-impl Scheduler {
-    pub(super) fn import_learned(&mut self, learned: Learned) {
-        let unclaimed = self.learned.unclaimed.get_or_insert_default();
+    pub(super) fn import(&mut self, admission: &mut Admission, learned: Learned) {
+        let unclaimed = self.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => unclaimed.messages.import_text(text, &mut self.admission.paging),
+            Learned::Text(text) => unclaimed.messages.import_text(text, &mut admission.paging),
             Learned::PagedOut(message) => unclaimed.messages.import_learned(message),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
@@ -179,12 +161,60 @@ impl Scheduler {
     ///
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
-    pub(super) fn schedule_drop_of_unclaimed(&mut self) {
-        if self.learned.unclaimed.is_some() {
-            self.timers.add(self.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
+    pub(super) fn schedule_drop_of_unclaimed(&self, shell: &mut Shell) {
+        if self.unclaimed.is_some() {
+            shell.timers.add(shell.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
+    /// Restores a vertex from before this scheduler's start.
+    ///
+    /// Its attempts are counted on.
+    pub(super) fn restore_vertex(
+        &mut self,
+        queue: &mut Queue,
+        message: MessageId,
+        vertex: VertexId,
+    ) -> RestoreAction {
+        let Some(unclaimed) = &mut self.unclaimed else {
+            return RestoreAction::Unknown;
+        };
+        let vertex_ref = &mut queue.vertices[vertex];
+        let (number, modified) =
+            (queue.messages[message].name.number(), queue.messages[message].modified);
+        let destination = queue.threads[vertex_ref.thread].destination.clone();
+        let learned = unclaimed.vertices.remove(&(number, destination));
+        let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
+            return RestoreAction::Unknown;
+        };
+        let attempts = u16::try_from(learned.attempts).unwrap_or(u16::MAX);
+        (vertex_ref.attempts, vertex_ref.reports) = (attempts, attempts);
+        vertex_ref.step = learned.step;
+        vertex_ref.diagnosis = learned.diagnosis;
+        RestoreAction::of(learned.attempts, learned.due)
+    }
+}
+
+/// State reported at the start and not claimed yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Unclaimed {
+    threads: BTreeMap<Destination, LearnedThread>,
+    vertices: BTreeMap<(u64, Destination), UnclaimedVertex>,
+    /// A text that many vertices share is kept once.
+    texts: HashMap<String, Rc<Diagnosis>>,
+    messages: paged_out::UnclaimedMessages,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct UnclaimedVertex {
+    modified: Timestamp,
+    attempts: u32,
+    diagnosis: Option<Rc<Diagnosis>>,
+    due: Option<Timestamp>,
+    step: u8,
+}
+
+impl Scheduler {
     /// Restores the state of a new thread, unless its wake-up is past.
     pub(super) fn restore_thread(&mut self, thread: ThreadId) {
         let thread_ref = &mut self.queue.threads[thread];
@@ -203,11 +233,11 @@ impl Scheduler {
         let thread_ref = &mut self.queue.threads[thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let on_request = clause.is_etrn_only();
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.now && !on_request);
+        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.shell.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(self.now + max_wait(clause)));
+        let wakeup = wakeup.map(|wakeup| wakeup.min(self.shell.now + max_wait(clause)));
         let is_dead = wakeup.is_none() && learned.reason == Some(UnreachableReason::Dead);
-        let until = wakeup.or(is_dead.then_some(self.now));
+        let until = wakeup.or(is_dead.then_some(self.shell.now));
         let steps = RetryPosition {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
             planned: wakeup.map_or(0, seconds_of),
@@ -229,55 +259,38 @@ impl Scheduler {
     ///
     /// The state stays while the backlog has files that may claim it.
     pub(super) fn drop_unclaimed(&mut self) {
-        match self.backlog().0 {
-            Backlog::New | Backlog::PagedOut => self.schedule_drop_of_unclaimed(),
+        match self.view().backlog().0 {
+            Backlog::New | Backlog::PagedOut => {
+                self.learned.schedule_drop_of_unclaimed(&mut self.shell)
+            }
             Backlog::None => self.learned.unclaimed = None,
         }
     }
+}
 
-    /// Restores a vertex from before this scheduler's start.
-    ///
-    /// Its attempts are counted on.
-    pub(super) fn restore_vertex(&mut self, message: MessageId, vertex: VertexId) -> RestoreAction {
-        let Some(unclaimed) = &mut self.learned.unclaimed else {
-            return RestoreAction::Unknown;
-        };
-        let vertex_ref = &mut self.queue.vertices[vertex];
-        let (number, modified) =
-            (self.queue.messages[message].name.number(), self.queue.messages[message].modified);
-        let destination = self.queue.threads[vertex_ref.thread].destination.clone();
-        let learned = unclaimed.vertices.remove(&(number, destination));
-        let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
-            return RestoreAction::Unknown;
-        };
-        let attempts = u16::try_from(learned.attempts).unwrap_or(u16::MAX);
-        (vertex_ref.attempts, vertex_ref.reports) = (attempts, attempts);
-        vertex_ref.step = learned.step;
-        vertex_ref.diagnosis = learned.diagnosis;
-        RestoreAction::of(learned.attempts, learned.due)
-    }
-
+impl<'s> View<'s> {
     /// Revision of the learned state: it grows with each change.
-    pub fn learned_revision(&self) -> u64 {
-        self.learned.revision
+    pub fn learned_revision(self) -> u64 {
+        self.core.learned.revision
     }
 
-    fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
-        let thread = self.queue.threads.get(id)?;
+    fn learned_thread(self, id: ThreadId) -> Option<LearnedThread> {
+        let thread = self.core.queue.threads.get(id)?;
         let (window, relay) = (
-            self.dispatch.learned_window(&self.queue, id),
-            self.dispatch.learned_relay(&self.queue, id),
+            self.core.dispatch.learned_window(&self.core.queue, id),
+            self.core.dispatch.learned_relay(&self.core.queue, id),
         );
         let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
-        learned.wakeup = learned.wakeup.map(|wakeup| self.queue.to_present_clock(thread, wakeup));
+        learned.wakeup =
+            learned.wakeup.map(|wakeup| self.core.queue.to_present_clock(thread, wakeup));
         Some(learned)
     }
 
-    fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
-        let due = self.queue.own_due(vertex);
-        let vertex = &self.queue.vertices[vertex];
-        let message = &self.queue.messages[vertex.message];
-        let (channel, host) = names(&self.queue.threads[vertex.thread].destination)?;
+    fn learned_vertex(self, vertex: VertexId) -> Option<LearnedVertex> {
+        let due = self.core.queue.own_due(vertex);
+        let vertex = &self.core.queue.vertices[vertex];
+        let message = &self.core.queue.messages[vertex.message];
+        let (channel, host) = names(&self.core.queue.threads[vertex.thread].destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
         let (attempts, step) = (vertex.attempts.into(), vertex.step);

@@ -3,10 +3,9 @@
 //! It is what the next process must know about messages that are on disk only: attempts, next
 //! tries, last texts. Each text is written once and referred to by number.
 
-use crate::Scheduler;
 use crate::admission::paged_message::{PagedMessage, PagedVertex, TextNumber};
 use crate::admission::paging::{PagingState, RestoredMessage};
-use crate::learned::Learned;
+use crate::learned::{Learned, LearnedState};
 use crate::queue::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -112,15 +111,15 @@ impl PagedOutSource for UnclaimedMessages {
     }
 }
 
-impl Scheduler {
+impl LearnedState {
     /// Claims what the former scheduler knew of a paged-out message.
     pub(crate) fn restore_paged_out(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
         let (modified, mut vertices) =
-            self.learned.unclaimed.as_mut()?.messages.take(arrival.name.number())?;
+            self.unclaimed.as_mut()?.messages.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
         // This process has not counted its recipients as paged out, so none are to be subtracted.
-        let record = PagedMessage { modified, recipients: 0, vertices };
+        let record = PagedMessage { modified, recipients: 0, is_scheduled: false, vertices };
         // Requests of the former process are not kept.
         (modified == arrival.modified).then(|| RestoredMessage { record, wanted: Vec::new() })
     }

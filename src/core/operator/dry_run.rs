@@ -1,8 +1,8 @@
 //! Dry run: what an order would change.
 
-use crate::Scheduler;
 use crate::operator::order::Effect;
 use crate::operator::overrides::Scope;
+use crate::query::view::View;
 use crate::queue::VertexState;
 use zsched_spool::SpoolId;
 
@@ -17,10 +17,11 @@ pub enum HoldChange {
     ReleaseAll,
 }
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// Returns what a hold of a message would change.
-    pub fn dry_run_hold(&self, id: SpoolId) -> Effect {
-        let Some(message) = self.queue.message_of(id).map(|message| &self.queue.messages[message])
+    pub fn dry_run_hold(self, id: SpoolId) -> Effect {
+        let Some(message) =
+            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message])
         else {
             return Effect::default();
         };
@@ -29,8 +30,8 @@ impl Scheduler {
             return effect;
         }
         effect.messages = 1;
-        for vertex in message.vertices.iter(&self.queue.vertices) {
-            let vertex = &self.queue.vertices[vertex];
+        for vertex in message.vertices.iter(&self.core.queue.vertices) {
+            let vertex = &self.core.queue.vertices[vertex];
             let sum = match vertex.state {
                 VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
@@ -41,13 +42,16 @@ impl Scheduler {
     }
 
     /// Returns what a release of a message would change.
-    pub fn dry_run_release(&self, id: SpoolId) -> Effect {
-        let message = self.queue.message_of(id).map(|message| &self.queue.messages[message]);
+    pub fn dry_run_release(self, id: SpoolId) -> Effect {
+        let message =
+            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message]);
         let Some(message) = message.filter(|message| message.held) else {
             return Effect::default();
         };
-        let vertices =
-            message.vertices.iter(&self.queue.vertices).map(|vertex| &self.queue.vertices[vertex]);
+        let vertices = message
+            .vertices
+            .iter(&self.core.queue.vertices)
+            .map(|vertex| &self.core.queue.vertices[vertex]);
         let held = vertices.filter(|vertex| vertex.state == VertexState::Held);
         let recipients = held.map(|vertex| vertex.pending).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
@@ -57,7 +61,7 @@ impl Scheduler {
     ///
     /// `next` is the slot at which to continue, `None` at the end.
     pub fn dry_run_reapply(
-        &self,
+        self,
         change: &HoldChange,
         next: &mut Option<usize>,
         count: usize,
@@ -74,14 +78,14 @@ impl Scheduler {
         let Some(start) = *next else {
             return effect;
         };
-        let end = start.saturating_add(count).min(self.queue.threads.pool().slots());
-        *next = (end < self.queue.threads.pool().slots()).then_some(end);
-        for thread in (start..end).filter_map(|slot| self.queue.threads.pool().at(slot)) {
-            let thread = &self.queue.threads[thread];
-            let ring = &self.dispatch.rings[thread.ring];
+        let end = start.saturating_add(count).min(self.core.queue.threads.pool().slots());
+        *next = (end < self.core.queue.threads.pool().slots()).then_some(end);
+        for thread in (start..end).filter_map(|slot| self.core.queue.threads.pool().at(slot)) {
+            let thread = &self.core.queue.threads[thread];
+            let ring = &self.core.dispatch.rings[thread.ring];
             let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
             let others = |gone: &Scope| {
-                let holds = self.overrides.holds.iter().map(|hold| &hold.scope);
+                let holds = self.core.overrides.holds.iter().map(|hold| &hold.scope);
                 holds.filter(|scope| *scope != gone).any(is_held)
             };
             let changes = match change {
@@ -92,8 +96,9 @@ impl Scheduler {
             if changes {
                 effect.threads += 1;
                 effect.recipients += thread.recipients;
-                let fed = thread.fed.iter(&self.queue.vertices);
-                effect.busy += fed.map(|vertex| self.queue.vertices[vertex].pending).sum::<u32>();
+                let fed = thread.fed.iter(&self.core.queue.vertices);
+                effect.busy +=
+                    fed.map(|vertex| self.core.queue.vertices[vertex].pending).sum::<u32>();
             }
         }
         effect

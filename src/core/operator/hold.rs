@@ -8,17 +8,26 @@
 //! A message that is released is tried at least once, whatever its age.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
-    Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Scope,
+    Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
 use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
+use crate::shell::Shell;
+use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
     pub(crate) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
         if let Scope::Message(id) = scope {
-            return self.hold_message(id, Hold { scope, author, reason });
+            return self.dispatch.hold_message(
+                &mut self.queue,
+                &mut self.overrides,
+                self.shell.now,
+                id,
+                Hold { scope, author, reason },
+            );
         }
         if self.overrides.is_held(&scope) {
             return Effect::refused(OrderRefusal::Already);
@@ -46,7 +55,13 @@ impl Scheduler {
         for id in messages {
             let scope = Scope::Message(*id);
             let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
-            match self.hold_message(*id, hold) {
+            match self.dispatch.hold_message(
+                &mut self.queue,
+                &mut self.overrides,
+                self.shell.now,
+                *id,
+                hold,
+            ) {
                 Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
                     all.refusal = Some(OrderRefusal::TooMany);
                     break;
@@ -57,47 +72,9 @@ impl Scheduler {
             }
         }
         if are_some_held {
-            self.store_overrides();
+            self.orders.store_overrides(&mut self.overrides, &mut self.shell);
         }
         all
-    }
-
-    /// Releases those of the messages that are held.
-    pub(crate) fn release_messages(&mut self, messages: &[SpoolId]) -> Effect {
-        let mut all = Effect::default();
-        for id in messages {
-            if self.overrides.hold_of_message(*id).is_some() {
-                self.overrides.change(OverrideChange::Released(Scope::Message(*id)));
-                let message = self.queue.message_of(*id);
-                all.add(&message.map_or(Effect::default(), |m| self.release_message(m)));
-            }
-        }
-        all
-    }
-
-    fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
-        let Some(message) = self.queue.message_of(id) else {
-            return Effect::refused(OrderRefusal::NotFound);
-        };
-        if self.queue.messages[message].held {
-            return Effect::refused(OrderRefusal::Already);
-        }
-        if self.overrides.messages.len() >= MAX_HELD_MESSAGES {
-            return Effect::refused(OrderRefusal::TooMany);
-        }
-        self.overrides.change(OverrideChange::Hold(hold));
-        self.queue.messages[message].held = true;
-        let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            let recipients = self.queue.vertices[vertex].pending;
-            if self.queue.vertices[vertex].state == VertexState::Fed {
-                effect.busy += recipients;
-                continue;
-            }
-            effect.recipients += recipients;
-            self.set_state(vertex, VertexState::Held);
-        }
-        effect
     }
 
     pub(crate) fn release(&mut self, scope: &Scope) -> Effect {
@@ -105,7 +82,12 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         if let Scope::Message(id) = scope {
-            return self.release_messages(&[*id]);
+            return self.dispatch.release_messages(
+                &mut self.queue,
+                &mut self.overrides,
+                &mut self.shell,
+                &[*id],
+            );
         }
         self.overrides.change(OverrideChange::Released(scope.clone()));
         self.sweep_overrides();
@@ -124,69 +106,179 @@ impl Scheduler {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                effect.add(&self.release_message(message));
+                effect.add(&self.dispatch.release_message(
+                    &mut self.queue,
+                    &mut self.shell,
+                    message,
+                ));
             }
         }
         effect
     }
+}
 
-    fn release_message(&mut self, message: MessageId) -> Effect {
-        self.queue.messages[message].held = false;
+impl Dispatch {
+    /// Releases those of the messages that are held.
+    pub(crate) fn release_messages(
+        &mut self,
+        queue: &mut Queue,
+        overrides: &mut Overrides,
+        shell: &mut Shell,
+        messages: &[SpoolId],
+    ) -> Effect {
+        let mut all = Effect::default();
+        for id in messages {
+            if overrides.hold_of_message(*id).is_some() {
+                overrides.change(OverrideChange::Released(Scope::Message(*id)));
+                let message = queue.message_of(*id);
+                all.add(
+                    &message.map_or(Effect::default(), |m| self.release_message(queue, shell, m)),
+                );
+            }
+        }
+        all
+    }
+
+    fn hold_message(
+        &mut self,
+        queue: &mut Queue,
+        overrides: &mut Overrides,
+        now: Timestamp,
+        id: SpoolId,
+        hold: Hold,
+    ) -> Effect {
+        let Some(message) = queue.message_of(id) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        if queue.messages[message].held {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if overrides.messages.len() >= MAX_HELD_MESSAGES {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        overrides.change(OverrideChange::Hold(hold));
+        queue.messages[message].held = true;
+        self.keep_back(queue, now, message)
+    }
+
+    /// Moves what no agent has of a message to the vertices that are held back.
+    pub(crate) fn keep_back(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        message: MessageId,
+    ) -> Effect {
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            if self.queue.vertices[vertex].state == VertexState::Held {
-                effect.recipients += self.queue.vertices[vertex].pending;
-                self.release_vertex(vertex);
+        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
+            let recipients = queue.vertices[vertex].pending;
+            if queue.vertices[vertex].state == VertexState::Fed {
+                effect.busy += recipients;
+                continue;
+            }
+            effect.recipients += recipients;
+            self.set_state(queue, now, vertex, VertexState::Held);
+        }
+        effect
+    }
+
+    fn release_message(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) -> Effect {
+        queue.messages[message].held = false;
+        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
+            if queue.vertices[vertex].state == VertexState::Held {
+                queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
+            }
+        }
+        self.let_go(queue, shell, message)
+    }
+
+    /// Makes what is held back of a message due, unless another reason keeps it.
+    pub(crate) fn let_go(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) -> Effect {
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        if queue.messages[message].is_kept() {
+            return effect;
+        }
+        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
+            if queue.vertices[vertex].state == VertexState::Held {
+                effect.recipients += queue.vertices[vertex].pending;
+                self.let_vertex_go(queue, shell, vertex);
+                queue.watch_expiry(self, shell.now, vertex);
             }
         }
         effect
     }
 
-    fn release_vertex(&mut self, vertex: VertexId) {
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
-        match self.dispatch.arrivals_wait(&self.queue, thread) {
-            true => self.wait_for_destination(vertex),
-            false => self.set_state(vertex, VertexState::Due),
-        }
-    }
-
-    /// Updates the hold of a thread. Returns true if it has changed.
-    pub(crate) fn update_hold(&mut self, thread: ThreadId) -> bool {
-        let thread_ref = &self.queue.threads[thread];
-        let ring = &self.dispatch.rings[thread_ref.ring];
-        let held = self.overrides.hold_of(&thread_ref.destination, ring).is_some();
-        self.queue.threads.set_held(thread, held)
-    }
-
-    /// Applies the former scheduler's overrides to a message that arrives.
-    ///
-    /// An override for a missing message stays until another message gets its number: the control
-    /// file may be unreadable for a while.
-    pub(crate) fn restore_overrides(&mut self, message: MessageId) {
-        let id = self.queue.messages[message].spool_id();
-        let is_held = self.overrides.hold_of_message(id).is_some();
-        self.queue.messages[message].held = is_held;
-        let is_known = is_held || self.overrides.removal_of(id).is_some();
-        if !is_known {
-            self.overrides.drop_message(id.number);
-        }
-    }
-
-    /// Drops the overrides of a message that leaves.
-    pub(crate) fn drop_overrides(&mut self, message: MessageId) {
-        let id = self.queue.messages[message].spool_id();
-        let is_known =
-            self.overrides.hold_of_message(id).is_some() || self.overrides.removal_of(id).is_some();
-        if is_known {
-            self.overrides.drop_message(id.number);
+    fn let_vertex_go(&mut self, queue: &mut Queue, shell: &mut Shell, vertex: VertexId) {
+        let thread = queue.vertices[vertex].thread;
+        match self.arrivals_wait(queue, thread) {
+            true => self.wait_for_destination(queue, shell, vertex),
+            false => self.set_state(queue, shell.now, vertex, VertexState::Due),
         }
     }
 }
 
 impl Queue {
+    /// Updates the hold of a thread. Returns true if it has changed.
+    pub(crate) fn update_hold(
+        &mut self,
+        dispatch: &Dispatch,
+        overrides: &Overrides,
+        thread: ThreadId,
+    ) -> bool {
+        let thread_ref = &self.threads[thread];
+        let ring = &dispatch.rings[thread_ref.ring];
+        let held = overrides.hold_of(&thread_ref.destination, ring).is_some();
+        self.threads.set_held(thread, held)
+    }
+
     pub(crate) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
         let message = self.messages.find(id.number)?;
         (self.messages[message].modified == id.modified).then_some(message)
+    }
+}
+
+impl Overrides {
+    /// Applies the former scheduler's overrides to a message that arrives.
+    ///
+    /// An override for a missing message stays until another message gets its number: the control
+    /// file may be unreadable for a while.
+    pub(crate) fn restore_overrides(&mut self, queue: &mut Queue, message: MessageId) {
+        if self.is_empty() {
+            return;
+        }
+        let id = queue.messages[message].spool_id();
+        let is_held = self.hold_of_message(id).is_some();
+        queue.messages[message].held = is_held;
+        let priority = self.priority_of(id);
+        if let Some(priority) = priority {
+            queue.messages[message].priority = priority;
+        }
+        let is_known = is_held || priority.is_some() || self.removal_of(id).is_some();
+        if !is_known {
+            self.drop_message(id.number);
+        }
+    }
+
+    /// Drops the overrides of a message that leaves.
+    pub(crate) fn drop_overrides(&mut self, queue: &Queue, message: MessageId) {
+        if self.is_empty() {
+            return;
+        }
+        let id = queue.messages[message].spool_id();
+        let is_known = self.hold_of_message(id).is_some()
+            || self.removal_of(id).is_some()
+            || self.priority_of(id).is_some();
+        if is_known {
+            self.drop_message(id.number);
+        }
     }
 }

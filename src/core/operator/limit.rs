@@ -8,7 +8,8 @@ use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
-use crate::queue::{Destination, Thread, ThreadId};
+use crate::query::view::View;
+use crate::queue::{Destination, Queue, Thread, ThreadId};
 use crate::timers::Timer;
 use std::rc::Rc;
 use zsched_config::Clause;
@@ -28,90 +29,18 @@ impl Scheduler {
         until: Option<Timestamp>,
         author: Author,
     ) -> Effect {
-        let is_over = until.is_some_and(|until| until <= self.now);
+        let is_over = until.is_some_and(|until| until <= self.shell.now);
         let refusal = is_over.then_some(OrderRefusal::BadValue);
-        if let Some(refusal) = refusal.or(self.refusal_of_limit(&scope, limit, value)) {
+        if let Some(refusal) = refusal.or(self.view().refusal_of_limit(&scope, limit, value)) {
             return Effect::refused(refusal);
         }
         if let Some(until) = until {
-            self.timers.add(until, Timer::Limits);
+            self.shell.timers.add(until, Timer::Limits);
         }
         let set = LimitOverride { scope, limit, value, until, author };
         self.overrides.change(OverrideChange::Limit(set));
         self.reapply_limits();
         Effect::default()
-    }
-
-    /// Why a limit cannot be set to a value; `None` if it can.
-    pub fn refusal_of_limit(
-        &self,
-        scope: &Scope,
-        limit: LimitName,
-        value: u32,
-    ) -> Option<OrderRefusal> {
-        // A limit of no agents would be a hold, which is an order of its own.
-        let range = match limit {
-            LimitName::Overfeed => 0..=MAX_OVERFEED,
-            _ => 1..=MAX_AGENTS,
-        };
-        let is_same = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
-        let others = self.overrides.limits.iter().filter(|set| !is_same(set)).count();
-        match scope {
-            Scope::Message(_) => Some(OrderRefusal::NotFound),
-            Scope::Destinations(_) if limit != LimitName::MaxThr => Some(OrderRefusal::OfRings),
-            _ if !range.contains(&value) => Some(OrderRefusal::BadValue),
-            _ => (others >= MAX_OVERRIDES).then_some(OrderRefusal::TooMany),
-        }
-    }
-
-    /// The limit in force for a scope, then that of the configuration; `None` is no limit.
-    ///
-    /// For a pattern of destinations the latter is that of a destination without a clause of its
-    /// own.
-    pub fn limit_of_scope(&self, scope: &Scope, limit: LimitName) -> (Option<u32>, Option<u32>) {
-        let pattern = match scope {
-            Scope::Ring(pattern) => pattern,
-            Scope::Destinations(destinations) => destinations.text(),
-            Scope::Message(_) => return (None, None),
-        };
-        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
-        let (channel, host) = (channel.as_bytes(), host.as_bytes());
-        let mut rings = self.dispatch.rings.iter().map(|(_, ring)| ring);
-        let ring = rings.find(|ring| ring.has_pattern(pattern));
-        let clause = ring.map(|ring| ring.configured.clone());
-        let clause = clause.unwrap_or_else(|| self.config.select_or_default(channel, host));
-        let configured = limit.of(&clause);
-        let is_same = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
-        let set = self.overrides.limits.iter().rev().find(is_same).map(|set| set.value);
-        let thread = self.thread_id(channel, host).and_then(|thread| self.thread(thread));
-        let is_of_thread = matches!(scope, Scope::Destinations(_)) && limit == LimitName::MaxThr;
-        let thread = thread.filter(|_| is_of_thread);
-        let of_thread = thread.map(|thread| self.max_agents_of(thread));
-        (set.or(of_thread).or(configured), configured)
-    }
-
-    /// The limit in force for a scope once its own is reset; `None` is no limit.
-    ///
-    /// Limits of destinations and rings may cover a destination besides its own.
-    pub fn limit_after_reset(&self, scope: &Scope, limit: LimitName) -> Option<u32> {
-        let configured = self.limit_of_scope(scope, limit).1;
-        let Scope::Destinations(destinations) = scope else {
-            return configured;
-        };
-        let (channel, host) = destinations.text().split_once('/').unwrap_or(("*", "*"));
-        let destination = Destination::new(channel.as_bytes(), host.as_bytes());
-        let covers = |set: &&LimitOverride| {
-            let is_other = set.limit == limit && set.scope != *scope;
-            is_other && matches!(&set.scope, Scope::Destinations(all) if all.matches(&destination))
-        };
-        let other = self.overrides.limits.iter().rev().find(covers).map(|set| set.value);
-        let clause = self.config.select_or_default(channel.as_bytes(), host.as_bytes());
-        let pattern = format!("{}/{}", clause.channel_pattern, clause.host_pattern);
-        let is_of_ring = |set: &&LimitOverride| {
-            set.limit == limit && matches!(&set.scope, Scope::Ring(ring) if *ring == pattern)
-        };
-        let of_ring = self.overrides.limits.iter().rev().find(is_of_ring).map(|set| set.value);
-        other.or(of_ring).or(configured)
     }
 
     pub(crate) fn unset_limit(&mut self, scope: &Scope, limit: LimitName) -> Effect {
@@ -126,7 +55,7 @@ impl Scheduler {
 
     /// Resets the limits whose time is over.
     pub(crate) fn limits_timer(&mut self) {
-        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.now);
+        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.shell.now);
         let over: Vec<LimitOverride> =
             self.overrides.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
@@ -137,7 +66,7 @@ impl Scheduler {
                 .change(OverrideChange::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
-            self.log(log::Level::Info, text);
+            self.shell.log(log::Level::Info, text);
         }
         self.reapply_limits();
     }
@@ -150,31 +79,24 @@ impl Scheduler {
         self.dispatch.clear_waitlists();
         self.sweep_overrides();
     }
-
-    /// Applies the limits in force to a ring.
-    pub(crate) fn apply_limits_to_ring(&mut self, ring: RingId) {
-        let ring = &mut self.dispatch.rings[ring];
-        ring.clause = limited(&self.overrides, ring);
-        ring.limits_seen = self.overrides.limits_version;
-    }
-
-    /// Applies the limits to a ring, if they have changed since.
-    pub(crate) fn reapply_limits_to_ring(&mut self, ring: RingId) {
-        if self.dispatch.rings[ring].limits_seen != self.overrides.limits_version {
-            self.apply_limits_to_ring(ring);
-            self.dispatch.serve_later(ring);
-        }
-    }
-
-    /// Applies the limit in force to a thread. Returns true on change.
-    pub(crate) fn apply_limits_to_thread(&mut self, thread: ThreadId) -> bool {
-        let destination = &self.queue.threads[thread].destination;
-        let max_agents = self.overrides.limit_of_thread(destination).map(|set| set.value);
-        std::mem::replace(&mut self.queue.threads[thread].max_agents, max_agents) != max_agents
-    }
 }
 
 impl Dispatch {
+    /// Applies the limits in force to a ring.
+    pub(crate) fn apply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
+        let ring = &mut self.rings[ring];
+        ring.clause = limited(overrides, ring);
+        ring.limits_seen = overrides.limits_version;
+    }
+
+    /// Applies the limits to a ring, if they have changed since.
+    pub(crate) fn reapply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
+        if self.rings[ring].limits_seen != overrides.limits_version {
+            self.apply_limits_to_ring(overrides, ring);
+            self.serve_later(ring);
+        }
+    }
+
     /// Maximum number of agents that may work on a thread.
     pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
         thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
@@ -182,6 +104,13 @@ impl Dispatch {
 }
 
 impl Overrides {
+    /// Applies the limit in force to a thread. Returns true on change.
+    pub(crate) fn apply_limits_to_thread(&self, queue: &mut Queue, thread: ThreadId) -> bool {
+        let destination = &queue.threads[thread].destination;
+        let max_agents = self.limit_of_thread(destination).map(|set| set.value);
+        std::mem::replace(&mut queue.threads[thread].max_agents, max_agents) != max_agents
+    }
+
     /// Returns the limit of a ring that an operator has set.
     pub fn limit_of(&self, ring: &Ring, limit: LimitName) -> Option<&LimitOverride> {
         self.limits.iter().rev().find(|set| set.limit == limit && set.is_of_ring(ring))
@@ -191,6 +120,80 @@ impl Overrides {
     pub fn limit_of_thread(&self, destination: &Destination) -> Option<&LimitOverride> {
         let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
         self.limits.iter().rev().find(is_its)
+    }
+}
+
+impl<'s> View<'s> {
+    /// Why a limit cannot be set to a value; `None` if it can.
+    pub fn refusal_of_limit(
+        self,
+        scope: &Scope,
+        limit: LimitName,
+        value: u32,
+    ) -> Option<OrderRefusal> {
+        // A limit of no agents would be a hold, which is an order of its own.
+        let range = match limit {
+            LimitName::Overfeed => 0..=MAX_OVERFEED,
+            _ => 1..=MAX_AGENTS,
+        };
+        let is_same = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
+        let others = self.core.overrides.limits.iter().filter(|set| !is_same(set)).count();
+        match scope {
+            Scope::Message(_) => Some(OrderRefusal::NotFound),
+            Scope::Destinations(_) if limit != LimitName::MaxThr => Some(OrderRefusal::OfRings),
+            _ if !range.contains(&value) => Some(OrderRefusal::BadValue),
+            _ => (others >= MAX_OVERRIDES).then_some(OrderRefusal::TooMany),
+        }
+    }
+
+    /// The limit in force for a scope, then that of the configuration; `None` is no limit.
+    ///
+    /// For a pattern of destinations the latter is that of a destination without a clause of its
+    /// own.
+    pub fn limit_of_scope(self, scope: &Scope, limit: LimitName) -> (Option<u32>, Option<u32>) {
+        let pattern = match scope {
+            Scope::Ring(pattern) => pattern,
+            Scope::Destinations(destinations) => destinations.text(),
+            Scope::Message(_) => return (None, None),
+        };
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        let (channel, host) = (channel.as_bytes(), host.as_bytes());
+        let mut rings = self.core.dispatch.rings.iter().map(|(_, ring)| ring);
+        let ring = rings.find(|ring| ring.has_pattern(pattern));
+        let clause = ring.map(|ring| ring.configured.clone());
+        let clause = clause.unwrap_or_else(|| self.core.config.select_or_default(channel, host));
+        let configured = limit.of(&clause);
+        let is_same = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
+        let set = self.core.overrides.limits.iter().rev().find(is_same).map(|set| set.value);
+        let thread = self.thread_id(channel, host).and_then(|thread| self.thread(thread));
+        let is_of_thread = matches!(scope, Scope::Destinations(_)) && limit == LimitName::MaxThr;
+        let thread = thread.filter(|_| is_of_thread);
+        let of_thread = thread.map(|thread| self.max_agents_of(thread));
+        (set.or(of_thread).or(configured), configured)
+    }
+
+    /// The limit in force for a scope once its own is reset; `None` is no limit.
+    ///
+    /// Limits of destinations and rings may cover a destination besides its own.
+    pub fn limit_after_reset(self, scope: &Scope, limit: LimitName) -> Option<u32> {
+        let configured = self.limit_of_scope(scope, limit).1;
+        let Scope::Destinations(destinations) = scope else {
+            return configured;
+        };
+        let (channel, host) = destinations.text().split_once('/').unwrap_or(("*", "*"));
+        let destination = Destination::new(channel.as_bytes(), host.as_bytes());
+        let covers = |set: &&LimitOverride| {
+            let is_other = set.limit == limit && set.scope != *scope;
+            is_other && matches!(&set.scope, Scope::Destinations(all) if all.matches(&destination))
+        };
+        let other = self.core.overrides.limits.iter().rev().find(covers).map(|set| set.value);
+        let clause = self.core.config.select_or_default(channel.as_bytes(), host.as_bytes());
+        let pattern = format!("{}/{}", clause.channel_pattern, clause.host_pattern);
+        let is_of_ring = |set: &&LimitOverride| {
+            set.limit == limit && matches!(&set.scope, Scope::Ring(ring) if *ring == pattern)
+        };
+        let of_ring = self.core.overrides.limits.iter().rev().find(is_of_ring).map(|set| set.value);
+        other.or(of_ring).or(configured)
     }
 }
 

@@ -3,9 +3,11 @@
 //! An agent keeps the job that it has. The order is carried out when that job is over.
 
 use crate::Scheduler;
-use crate::action::Verdict;
+use crate::action::StatusVerdict;
 use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
+use crate::outcome::notes::NoteContent;
+use crate::queue::attempt_records::StatusChange;
 use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::note::OutcomeKind;
@@ -31,7 +33,7 @@ impl Scheduler {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
-                self.retry_start_now(self.queue.threads[thread].ring);
+                self.dispatch.retry_start_now(&mut self.shell, self.queue.threads[thread].ring);
                 if self.queue.vertices[vertex].state == VertexState::Held
                     || self.queue.threads[thread].held
                 {
@@ -39,7 +41,12 @@ impl Scheduler {
                     continue;
                 }
                 if self.queue.vertices[vertex].state == VertexState::Waiting {
-                    self.set_state(vertex, VertexState::Due);
+                    self.dispatch.set_state(
+                        &mut self.queue,
+                        self.shell.now,
+                        vertex,
+                        VertexState::Due,
+                    );
                     effect.recipients += recipients;
                     woken.push(thread);
                     if self.queue.threads[thread].waiting.is_empty() {
@@ -72,10 +79,10 @@ impl Scheduler {
             effect.recipients += recipients;
             effect.busy += busy;
             if is_whole && (is_partial || busy > 0 || has_alternatives) {
-                self.order_removal(message, after_job, by);
+                self.overrides.order_removal(&self.queue, message, after_job, by);
             }
             if is_whole && is_partial {
-                self.read_rest_for_removal(message);
+                self.admission.read_rest_for_removal(&self.queue, &mut self.shell, message);
             }
         }
         effect
@@ -133,16 +140,21 @@ impl Scheduler {
     ) {
         let pending = |vertex: &VertexId| self.queue.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
-        self.record_unloaded_finals(message, &offsets);
-        self.note(message, offsets, occasion, [].into(), [].into());
+        self.admission.record_unloaded_finals(message, &offsets);
+        self.request_note(message, NoteContent::without_text(offsets, occasion));
         let (state, verdict, text) = match occasion {
-            OutcomeKind::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
-            _ => ("delete", Verdict::Deleted, "deleted"),
+            OutcomeKind::Reroute => {
+                ("reroute", StatusVerdict::Rerouted, "given back to the router")
+            }
+            _ => ("delete", StatusVerdict::Deleted, "deleted"),
         };
         for vertex in vertices {
             let offsets = self.queue.vertices[*vertex].recipients.pending();
             let text = format!("{text} by {by}");
-            self.status(*vertex, &offsets, verdict, None, b"", text.as_bytes());
+            self.record_status(
+                *vertex,
+                StatusChange::without_attempt(&offsets, verdict, text.as_bytes()),
+            );
             for offset in self.queue.vertices[*vertex].recipients.pending() {
                 self.finish_recipient(*vertex, offset, state, false);
             }

@@ -10,6 +10,7 @@ mod hold;
 mod limit;
 mod message_orders;
 mod pending_removal;
+mod priority;
 
 mod etrn;
 

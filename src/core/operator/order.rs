@@ -9,9 +9,10 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
-use crate::dispatch::AgentState;
-use crate::operator::overrides::{Author, LimitName, Scope};
+use crate::dispatch::{AgentState, Dispatch};
+use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
+use crate::shell::Shell;
 use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,6 +43,13 @@ pub enum Order {
         messages: Vec<SpoolId>,
         /// Reason; may be empty.
         reason: String,
+    },
+    /// Set the priority of these messages.
+    SetPriority {
+        /// The messages.
+        messages: Vec<SpoolId>,
+        /// 0 to 9, or [`zsched_format::priority::KEPT_PRIORITY`].
+        priority: u8,
     },
     /// Undo the holds of these messages.
     ReleaseMessages(Vec<SpoolId>),
@@ -169,12 +177,20 @@ impl Scheduler {
         // One part more than there are writes, so that the order is not answered before this
         // returns.
         self.orders.orders.insert(ticket, (Effect::default(), 1));
-        let by = Author { name: by, since: self.now };
+        let by = Author { name: by, since: self.shell.now };
         let mut woken = Vec::new();
         let effect = match order {
             Order::Hold { scope, reason } => self.hold(scope, by, reason),
             Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
-            Order::ReleaseMessages(messages) => self.release_messages(&messages),
+            Order::SetPriority { messages, priority } => {
+                self.set_priority(&messages, priority, &by)
+            }
+            Order::ReleaseMessages(messages) => self.dispatch.release_messages(
+                &mut self.queue,
+                &mut self.overrides,
+                &mut self.shell,
+                &messages,
+            ),
             Order::Release(scope) => self.release(&scope),
             Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {
@@ -183,7 +199,8 @@ impl Scheduler {
             }
             Order::RetryThreads(threads) => {
                 woken = self.queue.threads_of(&threads);
-                self.request_paged_hosts(threads.iter().map(Destination::host));
+                self.admission
+                    .request_paged_hosts(&mut self.shell, threads.iter().map(Destination::host));
                 self.retry_threads(&woken)
             }
             Order::Retry(targets) => self.retry(&targets, &mut woken),
@@ -194,43 +211,20 @@ impl Scheduler {
                 self.set_limit(scope, limit, value, until, by)
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
-            Order::RetireAgent(pid) => self.retire_agent_of(pid),
+            Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.shell, pid),
             Order::LogFinishedMessages(log) => {
                 self.settings.log_finished_messages = log;
                 Effect::default()
             }
         };
-        self.store_changed_overrides();
+        self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
         self.orders.current = None;
         self.settle();
         let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
-        self.finish_order_part(ticket, None);
-    }
-
-    /// Counts a note that is written, or never will be.
-    pub(crate) fn order_note_done(&mut self, note: NoteTicket) {
-        if let Some(ticket) = self.orders.notes.remove(&note) {
-            self.finish_order_part(ticket, None);
-        }
-    }
-
-    /// Answers the order of a note that cannot be written for now.
-    ///
-    /// The answer carries the error. The write is tried again.
-    pub(crate) fn order_note_failed(&mut self, note: NoteTicket, error: ErrorKind) {
-        if let Some(ticket) = self.orders.notes.remove(&note) {
-            self.finish_order_part(ticket, Some(error));
-        }
-    }
-
-    /// Stores the changed overrides; the present order is answered after that.
-    pub(crate) fn store_overrides(&mut self) {
-        let ticket = self.orders.add_part();
-        let changes = std::mem::take(&mut self.overrides.changes);
-        self.act(Action::StoreOverrides { ticket, changes });
+        self.orders.finish_order_part(&mut self.shell, ticket, None);
     }
 
     /// Applies the changed overrides to every thread.
@@ -240,55 +234,62 @@ impl Scheduler {
         let order = self.orders.add_part();
         self.start_sweep(SweptChange::Overrides(order));
     }
+}
 
-    /// Stores the overrides if they have changed.
-    pub(crate) fn store_changed_overrides(&mut self) {
-        if !self.overrides.changes.is_empty() {
-            self.store_overrides();
+impl PendingOrders {
+    /// Counts a note that is written, or never will be.
+    pub(crate) fn order_note_done(&mut self, shell: &mut Shell, note: NoteTicket) {
+        if let Some(ticket) = self.notes.remove(&note) {
+            self.finish_order_part(shell, ticket, None);
         }
     }
 
-    pub(crate) fn finish_order_part(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
-        let Some((effect, left)) = self.orders.orders.get_mut(&ticket) else {
+    /// Answers the order of a note that cannot be written for now.
+    ///
+    /// The answer carries the error. The write is tried again.
+    pub(crate) fn order_note_failed(
+        &mut self,
+        shell: &mut Shell,
+        note: NoteTicket,
+        error: ErrorKind,
+    ) {
+        if let Some(ticket) = self.notes.remove(&note) {
+            self.finish_order_part(shell, ticket, Some(error));
+        }
+    }
+
+    /// Stores the changed overrides; the present order is answered after that.
+    pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
+        let ticket = self.add_part();
+        let changes = std::mem::take(&mut overrides.changes);
+        shell.act(Action::StoreOverrides { ticket, changes });
+    }
+
+    /// Stores the overrides if they have changed.
+    pub(crate) fn store_changed_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
+        if !overrides.changes.is_empty() {
+            self.store_overrides(overrides, shell);
+        }
+    }
+
+    pub(crate) fn finish_order_part(
+        &mut self,
+        shell: &mut Shell,
+        ticket: OrderTicket,
+        error: Option<ErrorKind>,
+    ) {
+        let Some((effect, left)) = self.orders.get_mut(&ticket) else {
             return;
         };
         effect.unstored = effect.unstored.or(error);
         *left -= 1;
         if *left == 0 {
             let effect = *effect;
-            self.orders.orders.remove(&ticket);
-            self.act(Action::OrderDone { ticket, effect });
+            self.orders.remove(&ticket);
+            shell.act(Action::OrderDone { ticket, effect });
         }
     }
 
-    fn retire_agent_of(&mut self, pid: u32) -> Effect {
-        let has_pid =
-            |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| has_pid(agent))
-        else {
-            return Effect::refused(OrderRefusal::NotFound);
-        };
-        let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
-        let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
-        self.stop_agent(id, manner);
-        Effect { agents: 1, ..Effect::default() }
-    }
-}
-
-impl Queue {
-    fn has_agents_now(&self, thread: ThreadId) -> bool {
-        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
-    }
-
-    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
-        let find = |destination: &Destination| {
-            self.threads.find(destination.channel(), destination.host())
-        };
-        destinations.iter().filter_map(find).collect()
-    }
-}
-
-impl PendingOrders {
     /// Makes the answer to the present order wait for this note.
     pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
         let Some(ticket) = self.current else {
@@ -310,7 +311,9 @@ impl PendingOrders {
         Some(ticket)
     }
 
-    /// Panics if an order has ended before its parts, or an order is still being carried out.
+    /// Panics if an order has ended before its parts.
+    ///
+    /// None may be in the middle of being carried out.
     pub(crate) fn check(&self, sweep: &ThreadSweep) {
         assert_eq!(self.current, None, "an order is being carried out");
         let mut parts: BTreeMap<OrderTicket, u32> = BTreeMap::new();
@@ -332,6 +335,33 @@ impl PendingOrders {
         if let Some((sum, _)) = order {
             sum.add(effect);
         }
+    }
+}
+
+impl Dispatch {
+    fn retire_agent_of(&mut self, shell: &mut Shell, pid: u32) -> Effect {
+        let has_pid =
+            |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
+        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| has_pid(agent)) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
+        let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
+        self.stop_agent(shell, id, manner);
+        Effect { agents: 1, ..Effect::default() }
+    }
+}
+
+impl Queue {
+    fn has_agents_now(&self, thread: ThreadId) -> bool {
+        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
+    }
+
+    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
+        let find = |destination: &Destination| {
+            self.threads.find(destination.channel(), destination.host())
+        };
+        destinations.iter().filter_map(find).collect()
     }
 }
 

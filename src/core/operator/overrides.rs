@@ -3,11 +3,14 @@
 //! They outlive the process: the shell keeps them in a file (`daemon/state/overrides/`), and passes
 //! them to the core before the first message.
 
-use crate::Scheduler;
 use crate::action::Action;
 use crate::dispatch::Ring;
+use crate::operator::order::PendingOrders;
+use crate::query::view::View;
 use crate::queue::{AfterJob, Destination};
+use crate::shell::Shell;
 use crate::timers::Timer;
+use crate::{Scheduler, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +42,8 @@ pub enum OverrideChange {
     /// Orders the removal of a message, as soon as that is possible.
     #[serde(rename = "ending")]
     Removal(PendingRemoval),
+    /// Sets the priority of a message.
+    Priority(PriorityOverride),
     /// Ends a hold.
     Released(Scope),
     /// Resets a limit to that of the configuration.
@@ -106,6 +111,18 @@ pub struct PendingRemoval {
     /// How it is removed.
     #[serde(rename = "fate")]
     pub after_job: AfterJob,
+    /// Operator and time of the order.
+    pub author: Author,
+}
+
+/// The priority of a message that an operator has set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriorityOverride {
+    /// The message.
+    #[serde(with = "spool_id")]
+    pub message: SpoolId,
+    /// The priority, as in [`crate::queue::Message::priority`].
+    pub priority: u8,
     /// Operator and time of the order.
     pub author: Author,
 }
@@ -249,6 +266,8 @@ pub struct Overrides {
     /// Messages to be removed, by their number.
     #[serde(rename = "endings")]
     pub removals: BTreeMap<u64, PendingRemoval>,
+    /// Priorities of messages, by their number.
+    pub priorities: BTreeMap<u64, PriorityOverride>,
     // Empty between two events.
     #[serde(skip)]
     pub(crate) changes: Vec<OverrideChange>,
@@ -277,6 +296,7 @@ impl Overrides {
             OverrideChange::Removal(removal) => {
                 drop(self.removals.insert(removal.message.number, removal))
             }
+            OverrideChange::Priority(set) => drop(self.priorities.insert(set.message.number, set)),
             OverrideChange::Released(Scope::Message(id)) => drop(self.messages.remove(&id.number)),
             OverrideChange::Released(scope) => self.holds.retain(|hold| hold.scope != scope),
             OverrideChange::Unset { scope, limit } => {
@@ -285,6 +305,7 @@ impl Overrides {
             OverrideChange::MessageLeft(number) => {
                 self.messages.remove(&number);
                 self.removals.remove(&number);
+                self.priorities.remove(&number);
             }
             OverrideChange::RemovalDropped(number) => drop(self.removals.remove(&number)),
             OverrideChange::Cleared {} => {
@@ -321,6 +342,12 @@ impl Overrides {
         self.removals.get(&id.number).filter(|removal| removal.message == id)
     }
 
+    /// The priority that was set for a message.
+    pub fn priority_of(&self, id: SpoolId) -> Option<u8> {
+        let set = self.priorities.get(&id.number).filter(|set| set.message == id)?;
+        Some(set.priority)
+    }
+
     /// Drops the oldest removal, to make room for another one.
     pub(crate) fn drop_oldest_removal(&mut self) {
         let oldest = self.removals.iter().min_by_key(|(_, removal)| removal.author.since);
@@ -333,7 +360,9 @@ impl Overrides {
     ///
     /// Returns true if there were any.
     pub(crate) fn drop_message(&mut self, number: u64) -> bool {
-        let is_known = self.messages.contains_key(&number) || self.removals.contains_key(&number);
+        let is_known = self.messages.contains_key(&number)
+            || self.removals.contains_key(&number)
+            || self.priorities.contains_key(&number);
         if is_known {
             self.change(OverrideChange::MessageLeft(number));
         }
@@ -345,12 +374,15 @@ impl Overrides {
         let holds =
             self.holds.iter().chain(self.messages.values()).cloned().map(OverrideChange::Hold);
         let limits = self.limits.iter().cloned().map(OverrideChange::Limit);
-        holds.chain(limits).chain(self.removals.values().cloned().map(OverrideChange::Removal))
+        let priorities = self.priorities.values().cloned().map(OverrideChange::Priority);
+        let removals = self.removals.values().cloned().map(OverrideChange::Removal);
+        holds.chain(limits).chain(removals).chain(priorities)
     }
 
     /// Number of overrides.
     pub fn len(&self) -> usize {
-        self.holds.len() + self.messages.len() + self.limits.len() + self.removals.len()
+        let of_messages = self.messages.len() + self.removals.len() + self.priorities.len();
+        self.holds.len() + self.limits.len() + of_messages
     }
 
     /// Number of overrides that each thread is compared with.
@@ -363,7 +395,9 @@ impl Overrides {
         self.len() == 0
     }
 
-    /// Panics if an override is in the wrong list, or a change is not on its way to the disk.
+    /// Panics if an override is in the wrong list.
+    ///
+    /// Each change must be on its way to the disk.
     pub fn check(&self) {
         assert!(self.changes.is_empty(), "changed overrides are not stored");
         for hold in &self.holds {
@@ -377,12 +411,23 @@ impl Overrides {
         for (number, removal) in &self.removals {
             assert_eq!(removal.message.number, *number, "removal of another message");
         }
+        for (number, set) in &self.priorities {
+            assert_eq!(set.message.number, *number, "priority of another message");
+        }
         for (index, set) in self.limits.iter().enumerate() {
             let is_same =
                 |other: &LimitOverride| other.scope == set.scope && other.limit == set.limit;
             let is_twice = self.limits[..index].iter().any(is_same);
             assert!(!is_twice, "{}: {} is set twice", set.scope, set.limit.keyword());
         }
+    }
+
+    /// Adds an override from before the start. This comes before any arrival.
+    pub(crate) fn restore_override(&mut self, shell: &mut Shell, order: OverrideChange) {
+        if let OverrideChange::Limit(LimitOverride { until: Some(until), .. }) = order {
+            shell.timers.add(until, Timer::Limits);
+        }
+        self.apply(order);
     }
 }
 
@@ -422,41 +467,39 @@ impl Ring {
 }
 
 impl Scheduler {
-    /// Returns true if a clause of the configuration has this pattern, `channel/host`.
-    pub fn has_clause(&self, pattern: &str) -> bool {
-        self.config.has_pattern(pattern)
-    }
-
-    /// The overrides.
-    pub fn overrides(&self) -> &Overrides {
-        &self.overrides
-    }
-
-    /// Adds an override from before the start. This comes before any arrival.
-    pub(crate) fn restore_override(&mut self, order: OverrideChange) {
-        if let OverrideChange::Limit(LimitOverride { until: Some(until), .. }) = order {
-            self.timers.add(until, Timer::Limits);
-        }
-        self.overrides.apply(order);
-    }
-
     /// Tries again to store what could not be stored.
     pub(crate) fn retry_store_overrides(&mut self) {
-        self.act(Action::StoreOverrides { ticket: None, changes: Vec::new() });
+        self.shell.act(Action::StoreOverrides { ticket: None, changes: Vec::new() });
     }
+}
 
+impl PendingOrders {
     /// Processes the result of storing the overrides.
     pub(crate) fn overrides_stored(
         &mut self,
+        settings: &Settings,
+        shell: &mut Shell,
         ticket: Option<crate::OrderTicket>,
         outcome: Result<(), std::io::ErrorKind>,
     ) {
         if outcome.is_err() {
-            self.timers.add(self.now + self.settings.failed_write, Timer::StoreOverrides);
+            shell.timers.add(shell.now + settings.failed_write, Timer::StoreOverrides);
         }
         if let Some(ticket) = ticket {
-            self.finish_order_part(ticket, outcome.err());
+            self.finish_order_part(shell, ticket, outcome.err());
         }
+    }
+}
+
+impl<'s> View<'s> {
+    /// Returns true if a clause of the configuration has this pattern, `channel/host`.
+    pub fn has_clause(self, pattern: &str) -> bool {
+        self.core.config.has_pattern(pattern)
+    }
+
+    /// The overrides.
+    pub fn overrides(self) -> &'s Overrides {
+        &self.core.overrides
     }
 }
 

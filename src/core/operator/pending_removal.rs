@@ -4,8 +4,8 @@
 //! left. It survives a restart, and applies to each part of the message that is loaded later.
 
 use crate::Scheduler;
-use crate::operator::overrides::{Author, OverrideChange, PendingRemoval};
-use crate::queue::{AfterJob, MessageId};
+use crate::operator::overrides::{Author, OverrideChange, Overrides, PendingRemoval};
+use crate::queue::{AfterJob, MessageId, Queue};
 
 /// Maximum number of removals kept.
 ///
@@ -13,26 +13,6 @@ use crate::queue::{AfterJob, MessageId};
 const MAX_REMOVALS: usize = 50_000;
 
 impl Scheduler {
-    /// Orders the removal of a message that cannot be completed yet.
-    pub(crate) fn order_removal(
-        &mut self,
-        message: MessageId,
-        after_job: AfterJob,
-        author: &Author,
-    ) {
-        let id = self.queue.messages[message].spool_id();
-        if self.overrides.removals.len() >= MAX_REMOVALS {
-            self.overrides.drop_oldest_removal();
-        }
-        let removal = PendingRemoval { message: id, after_job, author: author.clone() };
-        self.overrides.change(OverrideChange::Removal(removal));
-    }
-
-    /// Returns true if the removal of a whole message was ordered.
-    pub(crate) fn has_removal_order(&self, message: MessageId) -> bool {
-        self.overrides.removal_of(self.queue.messages[message].spool_id()).is_some()
-    }
-
     /// Carries out an ordered removal on what has just been loaded.
     pub(crate) fn apply_removal_order(&mut self, message: MessageId) {
         let id = self.queue.messages[message].spool_id();
@@ -42,5 +22,28 @@ impl Scheduler {
         };
         let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         self.end_vertices(message, &vertices, (after_job, &author));
+    }
+}
+
+impl Overrides {
+    /// Orders the removal of a message that cannot be completed yet.
+    pub(crate) fn order_removal(
+        &mut self,
+        queue: &Queue,
+        message: MessageId,
+        after_job: AfterJob,
+        author: &Author,
+    ) {
+        let id = queue.messages[message].spool_id();
+        if self.removals.len() >= MAX_REMOVALS {
+            self.drop_oldest_removal();
+        }
+        let removal = PendingRemoval { message: id, after_job, author: author.clone() };
+        self.change(OverrideChange::Removal(removal));
+    }
+
+    /// Returns true if the removal of a whole message was ordered.
+    pub(crate) fn has_removal_order(&self, queue: &Queue, message: MessageId) -> bool {
+        self.removal_of(queue.messages[message].spool_id()).is_some()
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! It proceeds in steps, while the queue changes.
 
-use crate::Scheduler;
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
-use crate::query::view::QueuedVertex;
+use crate::query::view::{QueuedVertex, View};
 use crate::queue::{MessageId, Queue, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
@@ -70,14 +69,9 @@ impl Cursor {
     }
 }
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// Examines the next `count` vertices and returns those that match.
-    pub fn select(
-        &self,
-        selector: &MailFilter,
-        cursor: &mut Cursor,
-        count: usize,
-    ) -> Vec<Selected> {
+    pub fn select(self, selector: &MailFilter, cursor: &mut Cursor, count: usize) -> Vec<Selected> {
         let mut selected = Vec::new();
         let mut left = count;
         while left > 0
@@ -87,10 +81,10 @@ impl Scheduler {
                 *cursor = Cursor { number: None, rest: Vec::new() };
                 break;
             };
-            let found = self.queue.messages[message].name.number();
+            let found = self.core.queue.messages[message].name.number();
             if cursor.rest.is_empty() || found != number {
-                cursor.rest = self.queue.matching_vertices(selector, message);
-                selected.extend(self.queue.unread_message(selector, message));
+                cursor.rest = self.core.queue.matching_vertices(selector, message);
+                selected.extend(self.core.queue.unread_message(selector, message));
             }
             cursor.number = Some(found);
             let behind = cursor.rest.len().saturating_sub(left);
@@ -107,20 +101,23 @@ impl Scheduler {
     }
 
     /// Returns true if a message is queued and not being removed.
-    pub fn has_message(&self, id: SpoolId) -> bool {
-        self.queue.message_of(id).is_some_and(|message| !self.queue.messages[message].is_removing)
+    pub fn has_message(self, id: SpoolId) -> bool {
+        self.core
+            .queue
+            .message_of(id)
+            .is_some_and(|message| !self.core.queue.messages[message].is_removing)
     }
 
     /// The first message with this number or a higher one that may match.
-    fn next_message(&self, selector: &MailFilter, number: u64) -> Option<MessageId> {
+    fn next_message(self, selector: &MailFilter, number: u64) -> Option<MessageId> {
         if let Some(wanted) = selector.number {
-            return self.queue.messages.find(wanted).filter(|_| number <= wanted);
+            return self.core.queue.messages.find(wanted).filter(|_| number <= wanted);
         }
         if selector.held {
-            let mut held = self.overrides.messages.range(number..);
-            return held.find_map(|(held, _)| self.queue.messages.find(*held));
+            let mut held = self.core.overrides.messages.range(number..);
+            return held.find_map(|(held, _)| self.core.queue.messages.find(*held));
         }
-        self.queue.messages.at_or_after(number)
+        self.core.queue.messages.at_or_after(number)
     }
 }
 

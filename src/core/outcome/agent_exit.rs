@@ -9,6 +9,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::dispatch::ping::MAX_PING_TIME;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::event::AgentEnd;
 use crate::queue::attempt_records::present_attempt;
@@ -16,6 +17,7 @@ use crate::queue::{
     AfterJob, DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason,
     UnreachableReport, VertexId, VertexState,
 };
+use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use std::rc::Rc;
@@ -30,67 +32,24 @@ const MAX_STOP_TIME: Duration = Duration::from_secs(300);
 const MAX_DEATHS_IN_A_ROW: u8 = 3;
 
 impl Scheduler {
-    /// Sets the timer of an agent to its deadline.
-    ///
-    /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
-    /// change of the timer.
-    pub(crate) fn settle_agent(&mut self, agent: AgentId) {
-        let timer = self.dispatch.agents[agent].timer;
-        let deadline = self.dispatch.agent_deadline(&self.dispatch.agents[agent]);
-        let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
-        if let Some(deadline) = earlier {
-            if let Some(timer) = timer {
-                self.timers.cancel(timer, Timer::Agent(agent));
-            }
-            self.dispatch.agents[agent].timer = Some(deadline);
-            self.timers.add(deadline, Timer::Agent(agent));
-        }
-        // An agent that takes no more work leaves room for another one.
-        if let Some(thread) = self.dispatch.agents[agent].thread {
-            self.queue.threads.mark(thread);
-        }
-    }
-
-    pub(crate) fn agent_timer(&mut self, agent: AgentId) {
-        let Some(agent_ref) = self.dispatch.agents.get_mut(agent) else {
-            return;
-        };
-        agent_ref.timer = None;
-        let state = agent_ref.state();
-        self.dispatch.agents.mark(agent);
-        if self
-            .dispatch
-            .agent_deadline(&self.dispatch.agents[agent])
-            .is_none_or(|deadline| deadline > self.now)
-        {
-            return;
-        }
-        match state {
-            AgentState::Idle(_) => self.retire_agent(agent),
-            AgentState::Killed | AgentState::ExitedMidJob => {}
-            _ => self.kill_agent(agent),
-        }
-    }
-
-    fn kill_agent(&mut self, agent: AgentId) {
-        let silent = self.now.seconds_since(self.dispatch.agents[agent].progress_at);
-        let name = self.agent_name(agent);
-        self.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
-        self.stop_agent(agent, StopMode::Kill);
-    }
-
     pub(crate) fn agent_ended(&mut self, agent: AgentId, end: &AgentEnd) {
         let Some(agent_ref) = self.dispatch.agents.remove(agent) else {
             return;
         };
         if let Some(timer) = agent_ref.timer {
-            self.timers.cancel(timer, Timer::Agent(agent));
+            self.shell.timers.cancel(timer, Timer::Agent(agent));
         }
-        self.log_end(&agent_ref, end);
-        self.clear_locks(&agent_ref);
+        self.dispatch.log_end(&self.queue, &mut self.shell, &agent_ref, end);
+        self.queue.clear_locks(&mut self.shell, &agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.queue.threads[thread].agents.retain(|other| *other != agent);
-            self.leave_window_with_agent(thread, agent_ref.has_delivery_permit);
+            self.dispatch.leave_window_with_agent(
+                &mut self.queue,
+                &self.settings,
+                &mut self.shell,
+                thread,
+                agent_ref.has_delivery_permit,
+            );
         }
         self.reclaim_jobs(&agent_ref, end);
         if let Some(thread) = agent_ref.thread {
@@ -100,41 +59,17 @@ impl Scheduler {
                 self.defer_due(thread, &agent_ref, end);
             }
         }
-        self.dispatch.subtract_agent(self.now, agent, &agent_ref);
+        self.dispatch.subtract_agent(self.shell.now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
-            self.agent_start_failed(&agent_ref, end, ended_unasked(&agent_ref));
+            self.dispatch.agent_start_failed(
+                &mut self.shell,
+                &agent_ref,
+                end,
+                ended_unasked(&agent_ref),
+            );
         }
         self.dispatch.waitlists.has_news = true;
         self.dispatch.serve_later(agent_ref.ring);
-    }
-
-    fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
-        let was_stopped = matches!(agent.state(), AgentState::Stopping(_));
-        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
-        let level = match agent.jobs().count() {
-            0 if expected => Level::Debug,
-            // The unfinished jobs of an agent that was told to end go to another one.
-            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
-            1.. if has_stopped(agent, end) => Level::Info,
-            _ => Level::Warn,
-        };
-        let (name, said) = (self.name_of_agent(agent), agent.stray_lines.in_parentheses());
-        let suppressed = agent.log_limiter.suppressed();
-        self.log(level, format!("{name} {end}{said}{suppressed}"));
-    }
-
-    /// Clears the locks of a dead agent: they would exclude its successor.
-    fn clear_locks(&mut self, agent: &Agent) {
-        let Some(pid) = agent.pid else {
-            return;
-        };
-        for vertex in agent.jobs() {
-            let message = &self.queue.messages[self.queue.vertices[vertex].message];
-            let is_finished = self.queue.vertices[vertex].state == VertexState::Finished;
-            if !is_finished || message.is_partial {
-                self.act(Action::ClearLocks { name: message.name.clone(), pid });
-            }
-        }
     }
 
     /// Takes back the jobs of an agent that has ended.
@@ -156,12 +91,12 @@ impl Scheduler {
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(vertex, agent, end);
             } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
-                self.defer(vertex, Scheduler::wait_after_try);
+                self.defer(vertex, Dispatch::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
-                self.defer(vertex, Scheduler::wait_for_destination);
+                self.defer(vertex, Dispatch::wait_for_destination);
             } else {
-                self.set_due_first(vertex);
-                self.watch_expiry(vertex);
+                self.dispatch.set_due_first(&mut self.queue, self.shell.now, vertex);
+                self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
             }
         }
     }
@@ -169,7 +104,14 @@ impl Scheduler {
     /// Defers a job because its agent has died.
     fn defer_interrupted_job(&mut self, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
-        self.status_unreported(present_attempt(agent), vertex, &text);
+        self.queue.status_unreported(
+            &self.mode,
+            &self.settings,
+            &mut self.shell,
+            present_attempt(agent),
+            vertex,
+            &text,
+        );
         if ended_unasked(agent) {
             let thread = self.queue.vertices[vertex].thread;
             self.queue.threads[thread].consecutive_deaths =
@@ -180,7 +122,7 @@ impl Scheduler {
                 self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
-        self.defer(vertex, Scheduler::wait_after_try);
+        self.defer(vertex, Dispatch::wait_after_try);
     }
 
     /// Defers everything due in a thread, because its agents die.
@@ -190,11 +132,11 @@ impl Scheduler {
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,
-            at: self.now,
+            at: self.shell.now,
             diagnosis: Some(diagnosis.clone()),
         };
         let known = Unreachable {
-            until: self.now,
+            until: self.shell.now,
             reason: UnreachableReason::AgentsDie,
             cause: Some(Rc::new(cause)),
         };
@@ -202,31 +144,81 @@ impl Scheduler {
     }
 }
 
-impl Queue {
-    /// Returns true if a job not begun must wait.
-    ///
-    /// It must if its host may not be tried, or an operator has held or removed it.
-    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
-        let vertex = &self.vertices[vertex];
-        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
-        let is_blocked = known.is_some_and(|known| known.reason.is_firm());
-        let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
-        is_blocked || has_fate || self.messages[vertex.message].held
-    }
-}
-
 impl Dispatch {
+    /// Sets the timer of an agent to its deadline.
+    ///
+    /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
+    /// change of the timer.
+    pub(crate) fn settle_agent(&mut self, queue: &mut Queue, shell: &mut Shell, agent: AgentId) {
+        let timer = self.agents[agent].timer;
+        let deadline = self.agent_deadline(&self.agents[agent]);
+        let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
+        if let Some(deadline) = earlier {
+            if let Some(timer) = timer {
+                shell.timers.cancel(timer, Timer::Agent(agent));
+            }
+            self.agents[agent].timer = Some(deadline);
+            shell.timers.add(deadline, Timer::Agent(agent));
+        }
+        // An agent that takes no more work leaves room for another one.
+        if let Some(thread) = self.agents[agent].thread {
+            queue.threads.mark(thread);
+        }
+    }
+
+    pub(crate) fn agent_timer(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
+        let Some(agent_ref) = self.agents.get_mut(agent) else {
+            return;
+        };
+        agent_ref.timer = None;
+        let state = agent_ref.state();
+        self.agents.mark(agent);
+        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > shell.now) {
+            return;
+        }
+        match state {
+            AgentState::Idle(since) => self.idle_agent_timer(shell, agent, since),
+            AgentState::Killed | AgentState::ExitedMidJob => {}
+            _ => self.kill_agent(queue, shell, agent),
+        }
+    }
+
+    fn kill_agent(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
+        let silent = shell.now.seconds_since(self.agents[agent].progress_at);
+        let name = self.name_of_agent(queue, &self.agents[agent]);
+        shell.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
+        self.stop_agent(shell, agent, StopMode::Kill);
+    }
+
+    fn log_end(&self, queue: &Queue, shell: &mut Shell, agent: &Agent, end: &AgentEnd) {
+        let was_stopped = matches!(agent.state(), AgentState::Stopping(_));
+        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
+        let level = match agent.jobs().count() {
+            0 if expected => Level::Debug,
+            // The unfinished jobs of an agent that was told to end go to another one.
+            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
+            1.. if has_stopped(agent, end) => Level::Info,
+            _ => Level::Warn,
+        };
+        let (name, said) = (self.name_of_agent(queue, agent), agent.stray_lines.in_parentheses());
+        let suppressed = agent.log_limiter.suppressed();
+        shell.log(level, format!("{name} {end}{said}{suppressed}"));
+    }
+
     /// Returns when an agent must be checked, if it does nothing before.
     fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
         let clause = &self.rings[agent.ring].clause;
         match agent.state() {
+            AgentState::Parking if agent.pinged.is_some() => {
+                Some(agent.progress_at + clause.agent_timeout.min(MAX_PING_TIME))
+            }
             AgentState::Starting | AgentState::Working | AgentState::Parking => {
                 Some(agent.progress_at + clause.agent_timeout)
             }
             AgentState::Idle(since) => {
-                let end_of_life = clause.agent_life.map(|life| agent.started_at + life);
-                let enough = since + clause.idle_max;
-                Some(end_of_life.map_or(enough, |end| end.min(enough)))
+                let end = self.idle_end(agent, since);
+                let ping = clause.idle_ping.map(|time| since.max(agent.progress_at) + time);
+                Some(ping.map_or(end, |ping| ping.min(end)))
             }
             AgentState::Stopping(since) if agent.jobs().next().is_none() => {
                 Some(since.max(agent.progress_at) + MAX_STOP_TIME)
@@ -254,6 +246,33 @@ impl Dispatch {
         if self.rings[agent.ring].agents == 0 {
             self.restart_ring_wait(now, agent.ring);
         }
+    }
+}
+
+impl Queue {
+    /// Clears the locks of a dead agent: they would exclude its successor.
+    fn clear_locks(&self, shell: &mut Shell, agent: &Agent) {
+        let Some(pid) = agent.pid else {
+            return;
+        };
+        for vertex in agent.jobs() {
+            let message = &self.messages[self.vertices[vertex].message];
+            let is_finished = self.vertices[vertex].state == VertexState::Finished;
+            if !is_finished || message.is_partial {
+                shell.act(Action::ClearLocks { name: message.name.clone(), pid });
+            }
+        }
+    }
+
+    /// Returns true if a job not begun must wait.
+    ///
+    /// It must if its host may not be tried, its message is kept, or an operator has removed it.
+    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let is_blocked = known.is_some_and(|known| known.reason.is_firm());
+        let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
+        is_blocked || has_fate || self.messages[vertex.message].is_kept()
     }
 }
 

@@ -3,9 +3,12 @@
 //! The status words are those of `man/transport-agent.7`.
 
 use crate::Scheduler;
-use crate::dispatch::AgentId;
 use crate::dispatch::window::DeliverySignal;
+use crate::dispatch::{AgentId, Dispatch};
+use crate::operator::order::PendingOrders;
+use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
+use crate::shell::Shell;
 use log::Level;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -34,7 +37,7 @@ impl ReportedRecipient {
 impl Scheduler {
     /// Processes what an agent has reported about a recipient.
     pub(crate) fn agent_reported(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
-        if self.has_forgotten_job(agent, report.number) {
+        if self.dispatch.has_forgotten_job(&self.queue, agent, report.number) {
             let text = format!("reports about {}, which is gone from the spool", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         }
@@ -64,7 +67,13 @@ impl Scheduler {
                 // Its diagnosis is also that of the loaded recipients.
                 self.destination_deferred(agent, recipient.vertex(), report);
                 if let ReportedRecipient::Unloaded(job) = recipient {
-                    self.defer_unloaded(job, &diagnosis_of(report));
+                    self.admission.defer_unloaded(
+                        &mut self.queue,
+                        &self.dispatch,
+                        &mut self.shell,
+                        job,
+                        &diagnosis_of(report),
+                    );
                 }
             }
             ReportStatus::Unknown => self.unknown_status(agent, recipient, report),
@@ -80,12 +89,12 @@ impl Scheduler {
     ) {
         let vertex = recipient.vertex();
         let thread = self.queue.vertices[vertex].thread;
-        self.apply_clock_step(thread);
+        self.queue.apply_clock_step(&mut self.shell, thread);
         let thread_ref = &mut self.queue.threads.pool_mut()[thread];
         thread_ref.consecutive_deaths = 0;
         thread_ref.attempts = thread_ref.attempts.saturating_add(1);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.now;
+        agent_ref.progress_at = self.shell.now;
         agent_ref.signal = agent_ref.signal.max(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
             ReportStatus::Unknown => DeliverySignal::Nothing,
@@ -100,7 +109,7 @@ impl Scheduler {
         self.learn_relay_of_report(thread, report.notary);
         self.queue.count_attempt(vertex);
         if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
-            self.watch_expiry(vertex);
+            self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
         }
     }
 
@@ -112,7 +121,13 @@ impl Scheduler {
             ReportedRecipient::Loaded(vertex) => {
                 self.finish_recipient(vertex, report.offset, report.status.word(), failed)
             }
-            ReportedRecipient::Unloaded(vertex) => self.finish_unloaded(vertex, report, failed),
+            ReportedRecipient::Unloaded(vertex) => self.admission.finish_unloaded(
+                &mut self.queue,
+                &mut self.shell,
+                vertex,
+                report,
+                failed,
+            ),
         }
     }
 
@@ -122,18 +137,14 @@ impl Scheduler {
     fn record_deferral(&mut self, recipient: ReportedRecipient, diagnosis: Rc<Diagnosis>) {
         match recipient {
             ReportedRecipient::Loaded(vertex) => self.queue.record(vertex, diagnosis),
-            ReportedRecipient::Unloaded(vertex) => self.defer_unloaded(vertex, &diagnosis),
+            ReportedRecipient::Unloaded(vertex) => self.admission.defer_unloaded(
+                &mut self.queue,
+                &self.dispatch,
+                &mut self.shell,
+                vertex,
+                &diagnosis,
+            ),
         }
-    }
-
-    /// Returns true if an agent's report is about a forgotten message.
-    ///
-    /// Its reports about the number are then not about a message that was given the number since.
-    fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
-        self.dispatch.agents[agent].jobs().any(|vertex| {
-            let message = &self.queue.messages[self.queue.vertices[vertex].message];
-            message.is_forgotten && message.name.number() == number
-        })
     }
 
     /// Finds the pending recipient at `offset`.
@@ -151,11 +162,12 @@ impl Scheduler {
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
-        if let Some(job) = self.job_covering_unloaded(agent, message) {
+        if let Some(job) = self.queue.job_covering_unloaded(&self.dispatch, agent, message) {
             // A recipient that is not loaded is in no other vertex, so thousands need not be
             // searched.
             let loaded = Some(job).filter(has_recipient).map(ReportedRecipient::Loaded);
-            let may_be_unloaded = || self.may_be_unloaded(message, job, offset);
+            let may_be_unloaded =
+                || self.admission.may_be_unloaded(&self.queue, message, job, offset);
             return loaded
                 .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
@@ -170,8 +182,22 @@ impl Scheduler {
     fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
         match report.status {
-            ReportStatus::Ok => self.note_report(message, report, OutcomeKind::Success),
-            ReportStatus::Error => self.note_report(message, report, OutcomeKind::Failure),
+            ReportStatus::Ok => self.notes.note_report(
+                &mut self.queue,
+                &mut self.orders,
+                &mut self.shell,
+                message,
+                report,
+                OutcomeKind::Success,
+            ),
+            ReportStatus::Error => self.notes.note_report(
+                &mut self.queue,
+                &mut self.orders,
+                &mut self.shell,
+                message,
+                report,
+                OutcomeKind::Failure,
+            ),
             // The agent has written the `d` line.
             ReportStatus::Ok2 | ReportStatus::Error2 => {
                 self.queue.messages[message].owes_report = true
@@ -179,19 +205,15 @@ impl Scheduler {
             _ => {}
         }
         if report.status.tag() == Tag::Failed {
-            self.mark_failed_alternative(message, report.offset);
+            self.notes.mark_failed_alternative(
+                &mut self.queue,
+                &mut self.orders,
+                &mut self.shell,
+                message,
+                report.offset,
+            );
         }
         self.host_answered(self.queue.vertices[vertex].thread);
-    }
-
-    fn note_report(
-        &mut self,
-        message: MessageId,
-        report: &RecipientReport<'_>,
-        occasion: OutcomeKind,
-    ) {
-        let (notary, text) = (report.notary.into(), report.message.into());
-        self.note(message, vec![report.offset], occasion, notary, text);
     }
 
     /// Logs a report without a known result; an earlier diagnosis stays.
@@ -209,6 +231,38 @@ impl Scheduler {
         let diagnosis = known.unwrap_or_else(|| Diagnosis::of_scheduler(text));
         self.record_deferral(recipient, diagnosis);
         self.log_about_agent(agent, Level::Warn, log);
+    }
+}
+
+impl Dispatch {
+    /// Returns true if an agent's report is about a forgotten message.
+    ///
+    /// Its reports about the number are then not about a message that was given the number since.
+    fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
+        self.agents[agent].jobs().any(|vertex| {
+            let message = &queue.messages[queue.vertices[vertex].message];
+            message.is_forgotten && message.name.number() == number
+        })
+    }
+}
+
+impl Notes {
+    fn note_report(
+        &mut self,
+        queue: &mut Queue,
+        orders: &mut PendingOrders,
+        shell: &mut Shell,
+        message: MessageId,
+        report: &RecipientReport<'_>,
+        occasion: OutcomeKind,
+    ) {
+        let content = NoteContent {
+            offsets: vec![report.offset],
+            occasion,
+            notary: report.notary.into(),
+            text: report.message.into(),
+        };
+        self.note(queue, orders, shell, message, content);
     }
 }
 

@@ -3,19 +3,44 @@
 //! A message stays in the spool until each note about it is on disk. A note that cannot be written
 //! (a full disk) is written again until it can.
 
-use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
-use crate::log_limiter::LogLimiter;
+use crate::operator::order::PendingOrders;
+use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
+use crate::shell::Shell;
 use crate::timers::Timer;
+use crate::{Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
+
+/// What a note says about recipients.
+pub(crate) struct NoteContent {
+    pub offsets: Vec<u32>,
+    pub occasion: OutcomeKind,
+    pub notary: Arc<[u8]>,
+    pub text: Arc<[u8]>,
+}
+
+impl NoteContent {
+    /// A note without texts.
+    pub(crate) fn without_text(offsets: Vec<u32>, occasion: OutcomeKind) -> NoteContent {
+        NoteContent { offsets, occasion, notary: [].into(), text: [].into() }
+    }
+}
+
+impl Scheduler {
+    /// Requests a note about recipients of a message.
+    pub(crate) fn request_note(&mut self, message: MessageId, content: NoteContent) {
+        self.notes.note(&mut self.queue, &mut self.orders, &mut self.shell, message, content);
+    }
+}
 
 /// Notes that are not on disk yet.
 #[derive(Serialize, Deserialize)]
@@ -53,28 +78,55 @@ impl Notes {
         }
         assert!(unwritten.is_empty(), "notes about messages that are gone: {unwritten:?}");
     }
-}
 
-impl Scheduler {
     /// Requests a note: a diagnostic in a message's control file.
     pub(crate) fn note(
         &mut self,
+        queue: &mut Queue,
+        orders: &mut PendingOrders,
+        shell: &mut Shell,
         message: MessageId,
-        offsets: Vec<u32>,
-        occasion: OutcomeKind,
-        notary: Arc<[u8]>,
-        text: Arc<[u8]>,
+        content: NoteContent,
     ) {
-        self.notes.last_ticket += 1;
-        let ticket = self.notes.last_ticket;
-        let name = self.queue.messages[message].name.clone();
-        let note = Note { ticket, name, offsets, occasion, time: self.now, notary, message: text };
-        self.queue.messages[message].notes += 1;
-        self.notes.unwritten.insert(ticket, note.clone());
-        self.orders.attach_note_to_order(ticket);
-        self.act(Action::Note(note));
+        let NoteContent { offsets, occasion, notary, text } = content;
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        let name = queue.messages[message].name.clone();
+        let note = Note { ticket, name, offsets, occasion, time: shell.now, notary, message: text };
+        queue.messages[message].notes += 1;
+        self.unwritten.insert(ticket, note.clone());
+        orders.attach_note_to_order(ticket);
+        shell.act(Action::Note(note));
     }
 
+    pub(crate) fn write_note_again(&self, shell: &mut Shell, ticket: NoteTicket) {
+        if let Some(note) = self.unwritten.get(&ticket).cloned() {
+            shell.act(Action::Note(note));
+        }
+    }
+
+    /// Keeps a write error, and logs it unless the limit is reached.
+    pub(crate) fn write_failed(
+        &mut self,
+        settings: &Settings,
+        shell: &mut Shell,
+        number: u64,
+        text: String,
+    ) {
+        if let Some(suppressed) = self.failure_log.permit(shell.now) {
+            let wait = settings.failed_write.as_secs_f32();
+            shell.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
+        }
+        self.last_failure = Some((number, text));
+    }
+
+    /// Forgets a failure, if it was about this message.
+    pub(crate) fn write_succeeded(&mut self, number: u64) {
+        self.last_failure.take_if(|(failed, _)| *failed == number);
+    }
+}
+
+impl Scheduler {
     pub(crate) fn noted(&mut self, ticket: NoteTicket, outcome: Result<bool, ErrorKind>) {
         let Some(note) = self.notes.unwritten.get(&ticket) else {
             return;
@@ -83,52 +135,39 @@ impl Scheduler {
         let wrote = match outcome {
             Ok(wrote) => wrote,
             Err(ErrorKind::NotFound) => {
-                self.log(
+                self.shell.log(
                     Level::Error,
                     format!("{name}: the control file is gone, and with it a diagnostic"),
                 );
                 false
             }
             Err(error) => {
-                self.write_failed(
+                self.notes.write_failed(
+                    &self.settings,
+                    &mut self.shell,
                     name.number(),
                     format!("{name}: cannot write a diagnostic: {error}"),
                 );
-                self.order_note_failed(ticket, error);
-                return self.timers.add(self.now + self.settings.failed_write, Timer::Note(ticket));
+                self.orders.order_note_failed(&mut self.shell, ticket, error);
+                return self
+                    .shell
+                    .timers
+                    .add(self.shell.now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
-        self.write_succeeded(name.number());
+        self.notes.write_succeeded(name.number());
         self.notes.unwritten.remove(&ticket);
-        self.order_note_done(ticket);
+        self.orders.order_note_done(&mut self.shell, ticket);
         if let Some(message) = self.queue.messages.find(name.number()) {
             self.queue.messages[message].notes -= 1;
             self.queue.messages[message].owes_report |= wrote;
         }
     }
+}
 
-    pub(crate) fn write_note_again(&mut self, ticket: NoteTicket) {
-        if let Some(note) = self.notes.unwritten.get(&ticket).cloned() {
-            self.act(Action::Note(note));
-        }
-    }
-
-    /// Keeps a write error, and logs it unless the limit is reached.
-    pub(crate) fn write_failed(&mut self, number: u64, text: String) {
-        if let Some(suppressed) = self.notes.failure_log.permit(self.now) {
-            let wait = self.settings.failed_write.as_secs_f32();
-            self.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
-        }
-        self.notes.last_failure = Some((number, text));
-    }
-
-    /// Forgets a failure, if it was about this message.
-    pub(crate) fn write_succeeded(&mut self, number: u64) {
-        self.notes.last_failure.take_if(|(failed, _)| *failed == number);
-    }
-
+impl<'s> View<'s> {
     /// Why the spool cannot be written, if the last write or removal failed.
-    pub fn write_failure(&self) -> Option<&str> {
-        self.notes.last_failure.as_ref().map(|(_, text)| text.as_str())
+    pub fn write_failure(self) -> Option<&'s str> {
+        self.core.notes.last_failure.as_ref().map(|(_, text)| text.as_str())
     }
 }

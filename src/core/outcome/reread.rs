@@ -4,42 +4,19 @@
 //! here. Recipients that were added take the place of failed ones ([`super::alternatives`]).
 
 use crate::Scheduler;
-use crate::action::{Action, Verdict};
+use crate::action::{Action, StatusVerdict};
+use crate::admission::Admission;
 use crate::dispatch::AgentId;
 use crate::event::RereadResult;
-use crate::queue::{MessageId, VertexId, VertexState};
+use crate::queue::attempt_records::StatusChange;
+use crate::queue::{MessageId, Queue, VertexId, VertexState};
+use crate::shell::Shell;
 use log::Level;
 use std::collections::HashSet;
 use std::io;
 use zsched_spool::Arrival;
 
 impl Scheduler {
-    /// Requests another read of a message's control file.
-    ///
-    /// An agent has found something else in it.
-    pub(crate) fn request_reread(&mut self, message: MessageId) {
-        if self.restart_reading(message) {
-            return;
-        }
-        let message = &mut self.queue.messages[message];
-        if !message.is_rereading && !message.is_removing {
-            message.is_rereading = true;
-            let name = message.name.clone();
-            self.act(Action::ReadAgain(name));
-        }
-    }
-
-    /// Processes a change of a control file by an agent of an earlier scheduler.
-    ///
-    /// A partial message is read on when its recipients have their turn.
-    pub(crate) fn changed_on_disk(&mut self, number: u64) {
-        if let Some(message) = self.queue.messages.find(number)
-            && !self.queue.messages[message].is_partial
-        {
-            self.request_reread(message);
-        }
-    }
-
     /// Processes `#resync`: an agent has found nothing to deliver in a control file.
     ///
     /// If it is about the present job, the file is read when the job is over. Until then the
@@ -59,7 +36,7 @@ impl Scheduler {
         if is_present {
             self.dispatch.agents[agent].found_nothing = true;
         } else {
-            self.request_reread(message);
+            self.admission.request_reread(&mut self.queue, &mut self.shell, message);
         }
     }
 
@@ -75,8 +52,8 @@ impl Scheduler {
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
-                self.log(Level::Error, text);
-                self.retry_alternatives(message);
+                self.shell.log(Level::Error, text);
+                self.queue.retry_alternatives(&self.settings, &mut self.shell, message);
             }
         }
     }
@@ -107,7 +84,7 @@ impl Scheduler {
             RereadResult::Failed(error) => return Some(Err(error)),
         };
         let id = self.queue.messages[message].spool_id();
-        self.log(level, format!("{id}: {text}"));
+        self.shell.log(level, format!("{id}: {text}"));
         self.forget(message);
         None
     }
@@ -128,7 +105,10 @@ impl Scheduler {
             let mut gone = self.queue.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.status(vertex, &gone, Verdict::FinishedElsewhere, None, b"", text);
+            self.record_status(
+                vertex,
+                StatusChange::without_attempt(&gone, StatusVerdict::FinishedElsewhere, text),
+            );
             finished += gone.len();
             for offset in gone {
                 self.drop_recipient(vertex, offset);
@@ -138,7 +118,40 @@ impl Scheduler {
             (self.queue.messages[message].spool_id(), self.queue.messages[message].pending);
         let text = format!("{id}: read again: recipients finished: {finished}, left: {left}");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
-        self.log(level, text);
+        self.shell.log(level, text);
         self.queue_alternatives(message, arrival);
+    }
+}
+
+impl Admission {
+    /// Requests another read of a message's control file.
+    ///
+    /// An agent has found something else in it.
+    pub(crate) fn request_reread(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) {
+        if self.restart_reading(queue, shell, message) {
+            return;
+        }
+        let message = &mut queue.messages[message];
+        if !message.is_rereading && !message.is_removing {
+            message.is_rereading = true;
+            let name = message.name.clone();
+            shell.act(Action::ReadAgain(name));
+        }
+    }
+
+    /// Processes a change of a control file by an agent of an earlier scheduler.
+    ///
+    /// A partial message is read on when its recipients have their turn.
+    pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, shell: &mut Shell, number: u64) {
+        if let Some(message) = queue.messages.find(number)
+            && !queue.messages[message].is_partial
+        {
+            self.request_reread(queue, shell, message);
+        }
     }
 }

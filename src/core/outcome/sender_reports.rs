@@ -9,7 +9,9 @@
 
 use crate::Scheduler;
 use crate::action::{Action, SenderReportTicket};
+use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
+use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -74,6 +76,60 @@ impl SenderReports {
     fn has(&self, message: MessageId) -> bool {
         self.waiting.contains(&message) || self.at_work.values().any(|at| *at == Some(message))
     }
+
+    /// Sends the report that a message owes before it is paged out. Returns true if that goes on.
+    pub(crate) fn sends_report_now(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) -> bool {
+        let message_ref = &queue.messages[message];
+        let is_owed = message_ref.owes_report
+            && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
+        if is_owed {
+            self.request_report(queue, shell, message);
+        }
+        queue.messages[message].report != SenderReportState::None
+    }
+
+    /// The interval of a planned report is over, or a failed one is tried again.
+    pub(crate) fn report_timer(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) {
+        // The message may be gone, and its number that of another one, which is reported early
+        // then.
+        let report = queue.messages.get(message).map(|message| message.report);
+        if matches!(report, Some(SenderReportState::Planned | SenderReportState::Failed)) {
+            self.request_report(queue, shell, message);
+        }
+    }
+
+    fn request_report(&mut self, queue: &mut Queue, shell: &mut Shell, message: MessageId) {
+        let message_ref = &mut queue.messages[message];
+        message_ref.report = SenderReportState::Requested;
+        // Lines that are written from now on may come too late for this report.
+        message_ref.owes_report = false;
+        self.failed.remove(&message);
+        self.waiting.insert(message);
+        self.start_reports(queue, shell);
+    }
+
+    fn start_reports(&mut self, queue: &Queue, shell: &mut Shell) {
+        while self.at_work.len() < MAX_REPORTS_AT_WORK
+            && let Some(message) = self.waiting.pop_first()
+        {
+            self.last_ticket += 1;
+            let ticket = self.last_ticket;
+            self.at_work.insert(ticket, Some(message));
+            let message = &queue.messages[message];
+            let (name, is_finished) = (message.name.clone(), message.is_finished());
+            shell.act(Action::Report { ticket, name, is_finished });
+        }
+    }
 }
 
 impl Scheduler {
@@ -87,64 +143,20 @@ impl Scheduler {
         }
         match message_ref.report {
             SenderReportState::None | SenderReportState::Planned if is_finished => {
-                self.request_report(message);
+                self.sender_reports.request_report(&mut self.queue, &mut self.shell, message);
             }
             SenderReportState::None => {
-                let is_late = message_ref.notice_at().is_some_and(|time| time <= self.now);
+                let is_late = message_ref.notice_at().is_some_and(|time| time <= self.shell.now);
                 let interval = match is_late {
                     true => Duration::ZERO,
                     false => self.config.parameters.global_report_interval,
                 };
                 self.queue.messages[message].report = SenderReportState::Planned;
-                self.timers.add(self.now + interval, Timer::Report(message));
+                self.shell.timers.add(self.shell.now + interval, Timer::Report(message));
             }
             SenderReportState::Planned
             | SenderReportState::Requested
             | SenderReportState::Failed => {}
-        }
-    }
-
-    /// Sends the report that a message owes before it is paged out. Returns true if that goes on.
-    pub(crate) fn sends_report_now(&mut self, message: MessageId) -> bool {
-        let message_ref = &self.queue.messages[message];
-        let is_owed = message_ref.owes_report
-            && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
-        if is_owed {
-            self.request_report(message);
-        }
-        self.queue.messages[message].report != SenderReportState::None
-    }
-
-    /// The interval of a planned report is over, or a failed one is tried again.
-    pub(crate) fn report_timer(&mut self, message: MessageId) {
-        // The message may be gone, and its number that of another one, which is reported early
-        // then.
-        let report = self.queue.messages.get(message).map(|message| message.report);
-        if matches!(report, Some(SenderReportState::Planned | SenderReportState::Failed)) {
-            self.request_report(message);
-        }
-    }
-
-    fn request_report(&mut self, message: MessageId) {
-        let message_ref = &mut self.queue.messages[message];
-        message_ref.report = SenderReportState::Requested;
-        // Lines that are written from now on may come too late for this report.
-        message_ref.owes_report = false;
-        self.sender_reports.failed.remove(&message);
-        self.sender_reports.waiting.insert(message);
-        self.start_reports();
-    }
-
-    fn start_reports(&mut self) {
-        while self.sender_reports.at_work.len() < MAX_REPORTS_AT_WORK
-            && let Some(message) = self.sender_reports.waiting.pop_first()
-        {
-            self.sender_reports.last_ticket += 1;
-            let ticket = self.sender_reports.last_ticket;
-            self.sender_reports.at_work.insert(ticket, Some(message));
-            let message = &self.queue.messages[message];
-            let (name, is_finished) = (message.name.clone(), message.is_finished());
-            self.act(Action::Report { ticket, name, is_finished });
         }
     }
 
@@ -155,14 +167,14 @@ impl Scheduler {
         outcome: Result<UnreportedRest, ErrorKind>,
     ) {
         let message = self.sender_reports.at_work.remove(&ticket).flatten();
-        self.start_reports();
+        self.sender_reports.start_reports(&self.queue, &mut self.shell);
         let Some(message) = message else {
             return;
         };
         let name = self.queue.messages[message].name.clone();
         match outcome {
             Ok(left) => {
-                self.write_succeeded(name.number());
+                self.notes.write_succeeded(name.number());
                 let message = &mut self.queue.messages[message];
                 message.report = SenderReportState::None;
                 message.owes_report |= left.lines;
@@ -170,7 +182,7 @@ impl Scheduler {
             }
             Err(ErrorKind::NotFound) => {
                 let text = format!("{name}: the message is gone, and with it a report");
-                self.log(Level::Error, text);
+                self.shell.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
                 message.report = SenderReportState::None;
                 message.has_unnoted_failures = false;
@@ -178,7 +190,7 @@ impl Scheduler {
             Err(ErrorKind::InvalidData) => {
                 let text =
                     format!("{name}: the control file is malformed now: no report can be sent");
-                self.log(Level::Error, text);
+                self.shell.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
                 message.report = SenderReportState::None;
                 message.has_undeliverable_lines = true;
@@ -191,19 +203,23 @@ impl Scheduler {
                     error => error.to_string(),
                 };
                 let text = format!("{name}: cannot put a report into router/: {why}");
-                self.write_failed(name.number(), text);
+                self.notes.write_failed(&self.settings, &mut self.shell, name.number(), text);
                 self.sender_reports.failed.insert(message);
                 let message_ref = &mut self.queue.messages[message];
                 message_ref.report = SenderReportState::Failed;
                 message_ref.owes_report = true;
-                self.timers.add(self.now + self.settings.failed_write, Timer::Report(message));
+                self.shell
+                    .timers
+                    .add(self.shell.now + self.settings.failed_write, Timer::Report(message));
             }
         }
     }
+}
 
+impl<'s> View<'s> {
     /// Number of messages whose reports are being sent, or wait for that.
-    pub fn unsent_reports(&self) -> usize {
-        let SenderReports { waiting, at_work, failed, .. } = &self.sender_reports;
+    pub fn unsent_reports(self) -> usize {
+        let SenderReports { waiting, at_work, failed, .. } = &self.core.sender_reports;
         waiting.len() + at_work.len() + failed.len()
     }
 }

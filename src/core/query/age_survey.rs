@@ -20,7 +20,9 @@ pub struct AgeCounts {
     pub ages: Vec<u64>,
 }
 
-/// A count of recipients by age, for all matching mail and for the destinations with most of it.
+/// A count of recipients by age.
+///
+/// It is for all matching mail, and for the destinations with most of it.
 pub struct AgeSurvey {
     now: Timestamp,
     /// Upper limits of ages in seconds, ascending.

@@ -1,5 +1,7 @@
 //! Read-only views of the state, and the reason why mail waits.
 
+mod scheduled;
+
 pub mod rank;
 pub mod why;
 

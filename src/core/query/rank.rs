@@ -1,8 +1,7 @@
 //! Order of due vertices in a ring with jobs, for `mailq why`.
 
-use crate::Scheduler;
 use crate::dispatch::jobs;
-use crate::query::view::QueuedVertex;
+use crate::query::view::{QueuedVertex, View};
 use crate::queue::{MessageId, VertexState};
 use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
@@ -24,15 +23,15 @@ pub struct JobRank {
     pub job: jobs::Rank<SpoolId>,
 }
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// The position of a vertex's message in its ring.
     ///
     /// `None` if the vertex is not due, or the threads of the ring take turns.
-    pub(super) fn rank_of(&self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
+    pub(super) fn rank_of(self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
         let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
-        let id = |message: MessageId| self.queue.messages[message].spool_id();
-        let job = jobs.rank(self.now, vertex.message, id)?;
+        let id = |message: MessageId| self.core.queue.messages[message].spool_id();
+        let job = jobs.rank(self.core.shell.now, vertex.message, id)?;
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
             id: message.spool_id(),

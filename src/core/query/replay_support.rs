@@ -1,23 +1,23 @@
 //! What replays of recordings read besides the views.
 
-use crate::Scheduler;
 use crate::dispatch::AgentId;
+use crate::query::view::View;
 use crate::queue::Destination;
 use zsched_spool::{Arrival, Group};
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// Destination of a job of an agent.
     ///
     /// `host` is the host in the job line. If there is none, the agent was started for the host.
-    pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
-        let ring = &self.dispatch.rings[self.dispatch.agents.get(agent)?.ring];
+    pub fn destination_of_job(self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
+        let ring = &self.core.dispatch.rings[self.core.dispatch.agents.get(agent)?.ring];
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 
     /// All messages with their unfinished recipients, as new arrivals.
-    pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
-        let queued = self.queue.messages.iter().filter(|(_, message)| !message.is_forgotten);
-        queued.map(|(_, message)| {
+    pub fn arrivals(self) -> impl Iterator<Item = Arrival> + 's {
+        let queued = self.core.queue.messages.iter().filter(|(_, message)| !message.is_forgotten);
+        queued.map(move |(id, message)| {
             let groups = self.vertices_of(message).map(|queued| Group {
                 channel: queued.thread.destination.channel().into(),
                 host: queued.thread.destination.host().into(),
@@ -33,7 +33,8 @@ impl Scheduler {
                 priority: message.priority,
                 report_due: message.owes_report,
                 delay_noted: None,
-                deliver_by: message.deliver_by,
+                deliver_by: message.deliver_by(),
+                schedule: self.core.queue.messages.schedules.arrival_schedule(id),
                 first_undeliverable: None,
                 has_alternatives: message.has_alternatives,
                 last_recipient: message.last_recipient,

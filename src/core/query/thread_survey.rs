@@ -14,7 +14,7 @@ use zsched_format::time::Timestamp;
 pub enum SurveyOrder {
     /// Most recipients.
     Backlog,
-    /// Most recipients that cannot be delivered ([`Scheduler::undelivered_of`]).
+    /// Most recipients that cannot be delivered, as by `View::undelivered_of`.
     Undelivered,
     /// The oldest message.
     Oldest,
@@ -112,7 +112,7 @@ impl ThreadSurvey {
         let thread = &scheduler.queue.threads[id];
         let value = match order {
             SurveyOrder::Backlog => i64::from(thread.recipients),
-            SurveyOrder::Undelivered => i64::from(scheduler.undelivered_of(thread)),
+            SurveyOrder::Undelivered => i64::from(scheduler.view().undelivered_of(thread)),
             SurveyOrder::Oldest => {
                 let oldest = self.oldest.get(id.index()).copied().unwrap_or(LATEST_TIME);
                 -oldest.nanoseconds()

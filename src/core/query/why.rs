@@ -4,16 +4,16 @@
 //! Each reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread
 //! until the wake-up of its retry state, a ring for the reason of its refusal.
 
-use crate::Scheduler;
 use crate::dispatch::suspended_ring::StartFailure;
 use crate::dispatch::{AgentId, AgentState, Refusal, Ring};
 use crate::list::List;
 use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
-use crate::query::view::QueuedVertex;
+use crate::query::view::{QueuedVertex, View};
 use crate::queue::{Destination, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState};
 use std::rc::Rc;
 use zsched_config::SourceLocation;
+use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of vertices or rings counted before one.
@@ -41,6 +41,10 @@ pub enum Reason {
     Refused(Refusal),
     /// An operator, who holds the destination or the message.
     Held,
+    /// The first time that its sender allows, or the next one.
+    Scheduled(Timestamp),
+    /// A priority above `z`, which keeps its message.
+    Kept,
     /// Its window, which has no room for another agent.
     Window,
     /// The time at which its next delivery may start.
@@ -122,6 +126,15 @@ pub enum Why {
         /// The hold, with operator and reason.
         hold: Hold,
     },
+    /// The first time that its sender allows, or the next one.
+    Scheduled {
+        /// The time.
+        at: Timestamp,
+        /// The window of the day, if the sender has set one.
+        window: Option<Rc<DayWindow>>,
+    },
+    /// A priority above `z`, which keeps its message.
+    Kept,
     /// Its window, which has no room for another agent.
     Window {
         /// Number of agents at work in it.
@@ -201,6 +214,8 @@ impl Why {
             Why::Refused { .. } => "refused",
             Why::Suspended { .. } => "suspended",
             Why::Held { .. } => "held",
+            Why::Scheduled { .. } => "scheduled",
+            Why::Kept => "kept",
             Why::Window { .. } => "window",
             Why::Pace { .. } => "pace",
             Why::Turn => "turn",
@@ -219,58 +234,59 @@ impl Why {
             | Why::Suspended { line, .. }
             | Why::Window { line, .. }
             | Why::Pace { line, .. } => Some(line),
-            Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Held { .. } | Why::Turn => None,
+            Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Turn => None,
+            Why::Held { .. } | Why::Scheduled { .. } | Why::Kept => None,
         }
     }
 }
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// Reasons for the vertices of a thread, those with agents first.
     ///
     /// `None` if nothing is queued for it. Channel and host are in lower case.
-    pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
+    pub fn why_thread(self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'s>>> {
         let thread = self.thread(self.thread_id(channel, host)?)?;
         Some(self.waits_of(thread).collect())
     }
 
     /// Last text of an agent about a thread: of the next of its vertices without an agent that has
     /// one.
-    pub fn last_text_of<'s>(&'s self, thread: &'s Thread) -> Option<&'s [u8]> {
+    pub fn last_text_of(self, thread: &'s Thread) -> Option<&'s [u8]> {
         let waves = thread.waiting.waves().map(|(.., first)| first);
         let mut next = thread.due.first().into_iter().chain(waves).chain(thread.held_back.first());
         next.find_map(|vertex| {
-            let diagnosis = self.queue.vertices[vertex].diagnosis.as_ref()?;
+            let diagnosis = self.core.queue.vertices[vertex].diagnosis.as_ref()?;
             Some(&diagnosis.message[..])
         })
     }
 
     /// The reasons for a thread, one by one.
-    pub fn waits_of<'s>(&'s self, thread: &'s Thread) -> impl Iterator<Item = Wait<'s>> {
-        let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
+    pub fn waits_of(self, thread: &'s Thread) -> impl Iterator<Item = Wait<'s>> {
+        let with_agents = thread.agents.iter().filter_map(move |agent| self.why_agent(*agent));
         let of_list = move |list: &'_ List<ThreadChain>,
-                            why: fn(&Scheduler, &Thread, VertexId) -> Why| {
+                            why: fn(View<'s>, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), &self.queue.vertices[first], why))
+            Some(self.wait(thread, list.len(), &self.core.queue.vertices[first], why))
         };
-        let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
+        let due = of_list(&thread.due, |view, thread, _| view.why_due(thread, None));
         let waiting = self.waits_of_waves(thread);
-        let held_back = of_list(&thread.held_back, |core, _, first| {
-            core.why_held_back(&core.queue.vertices[first])
-        });
+        let held_back = self.waits_of_held_back(thread);
         with_agents.chain(due).chain(waiting).chain(held_back)
     }
 
     /// Reasons for the waiting vertices of a thread, the next ones first.
     ///
     /// Waves with the same reason are combined.
-    fn waits_of_waves<'s>(&'s self, thread: &'s Thread) -> Vec<Wait<'s>> {
+    fn waits_of_waves(self, thread: &'s Thread) -> Vec<Wait<'s>> {
         let mut waits: Vec<Wait<'_>> = Vec::new();
         for (wave, vertices, first) in thread.waiting.waves() {
             let why = self.why_waiting(thread, wave);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
-                None => waits.push(self.wait(thread, vertices, &self.queue.vertices[first], why)),
+                None => {
+                    waits.push(self.wait(thread, vertices, &self.core.queue.vertices[first], why))
+                }
             }
         }
         waits
@@ -279,13 +295,13 @@ impl Scheduler {
     /// Reasons for each vertex of a message.
     ///
     /// `None` if it is not queued.
-    pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
+    pub fn why_message(self, number: u64) -> Option<Vec<Wait<'s>>> {
         let vertices = self.vertices_of(self.message(number)?);
         Some(vertices.map(|queued| self.why_vertex(&queued)).collect())
     }
 
     /// The reason for a vertex, with its details.
-    pub fn why_vertex<'s>(&'s self, queued: &QueuedVertex<'s>) -> Wait<'s> {
+    pub fn why_vertex(self, queued: &QueuedVertex<'s>) -> Wait<'s> {
         let QueuedVertex { id, vertex, thread, .. } = *queued;
         let why = match vertex.state {
             VertexState::Due => self.why_due(thread, Some(id)),
@@ -297,8 +313,8 @@ impl Scheduler {
         Wait { rank, ..self.wait(thread, 1, vertex, why) }
     }
 
-    fn wait<'s>(
-        &'s self,
+    pub(super) fn wait(
+        self,
         thread: &'s Thread,
         vertices: usize,
         first: &'s Vertex,
@@ -318,28 +334,30 @@ impl Scheduler {
     /// The jobs of an agent in its thread.
     ///
     /// `None` if it has none yet.
-    fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
-        let agent_ref = &self.dispatch.agents[agent];
+    fn why_agent(self, agent: AgentId) -> Option<Wait<'s>> {
+        let agent_ref = &self.core.dispatch.agents[agent];
         let jobs = agent_ref
             .jobs()
-            .filter(|job| self.queue.vertices[*job].state == VertexState::Fed)
+            .filter(|job| self.core.queue.vertices[*job].state == VertexState::Fed)
             .count();
-        let first = agent_ref.jobs().next().map(|job| &self.queue.vertices[job])?;
+        let first = agent_ref.jobs().next().map(|job| &self.core.queue.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
-        let thread = &self.queue.threads[agent_ref.thread?];
+        let thread = &self.core.queue.threads[agent_ref.thread?];
         let heard = agent_ref.progress_at;
         (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, heard, jobs }))
     }
 
-    fn why_fed(&self, vertex: VertexId) -> Why {
-        let mut agents = self.queue.threads[self.queue.vertices[vertex].thread].agents.iter();
+    fn why_fed(self, vertex: VertexId) -> Why {
+        let mut agents =
+            self.core.queue.threads[self.core.queue.vertices[vertex].thread].agents.iter();
         let has_it =
-            |agent: &&AgentId| self.dispatch.agents[**agent].jobs().any(|job| job == vertex);
+            |agent: &&AgentId| self.core.dispatch.agents[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
-        let Some(agent) = agents.find(has_it).map(|agent| &self.dispatch.agents[*agent]) else {
+        let Some(agent) = agents.find(has_it).map(|agent| &self.core.dispatch.agents[*agent])
+        else {
             return Why::Turn;
         };
-        let since = self.queue.vertices[vertex].last_fed;
+        let since = self.core.queue.vertices[vertex].last_fed;
         let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
         Why::AtWork {
             pid: agent.pid.unwrap_or_default(),
@@ -349,20 +367,25 @@ impl Scheduler {
         }
     }
 
-    fn why_held_back(&self, vertex: &Vertex) -> Why {
-        let id = self.queue.messages[vertex.message].spool_id();
-        let hold = self.overrides.hold_of_message(id).cloned();
-        hold.map_or(Why::Turn, |hold| Why::Held { hold })
+    pub(super) fn why_held_back(self, vertex: &Vertex) -> Why {
+        let message = &self.core.queue.messages[vertex.message];
+        match self.core.overrides.hold_of_message(message.spool_id()).cloned() {
+            Some(hold) => Why::Held { hold },
+            None => self.why_scheduled(vertex.message),
+        }
     }
 
-    fn why_held(&self, thread: &Thread) -> Option<Why> {
-        let hold = self.overrides.hold_of(&thread.destination, &self.dispatch.rings[thread.ring]);
+    fn why_held(self, thread: &Thread) -> Option<Why> {
+        let hold = self
+            .core
+            .overrides
+            .hold_of(&thread.destination, &self.core.dispatch.rings[thread.ring]);
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
     }
 
-    fn why_waiting(&self, thread: &Thread, wave: u8) -> Why {
+    fn why_waiting(self, thread: &Thread, wave: u8) -> Why {
         if let Some(why) = self.why_held(thread) {
             return why;
         }
@@ -370,13 +393,13 @@ impl Scheduler {
     }
 
     /// The reason for a wait until a time, or for a request.
-    fn why_until(&self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.dispatch.rings[thread.ring].clause;
+    fn why_until(self, thread: &Thread, until: Option<Timestamp>) -> Why {
+        let clause = &self.core.dispatch.rings[thread.ring].clause;
         match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
-                let at = self.queue.to_present_clock(thread, at);
+                let at = self.core.queue.to_present_clock(thread, at);
                 Why::Retry { at, unreachable, line: clause.location_of("retries") }
             }
             None => Why::Request { line: clause.location_of("queueonly") },
@@ -384,35 +407,38 @@ impl Scheduler {
     }
 
     /// The reason for which a vertex waits.
-    pub fn reason_of(&self, vertex: VertexId) -> Reason {
-        let vertex = &self.queue.vertices[vertex];
-        let thread = &self.queue.threads[vertex.thread];
+    pub fn reason_of(self, vertex: VertexId) -> Reason {
+        let vertex = &self.core.queue.vertices[vertex];
+        let thread = &self.core.queue.threads[vertex.thread];
         match vertex.state {
             VertexState::Fed | VertexState::Finished => Reason::AtWork,
-            VertexState::Held => Reason::Held,
+            VertexState::Held => self.reason_of_held_back(vertex.message),
             VertexState::Due => self.reason_of_due(thread),
             VertexState::Waiting if thread.held => Reason::Held,
             VertexState::Waiting => self.reason_until(thread, thread.waiting.wakeup(vertex.wave)),
         }
     }
 
-    fn reason_until(&self, thread: &Thread, until: Option<Timestamp>) -> Reason {
-        until.map_or(Reason::Request, |at| Reason::Retry(self.queue.to_present_clock(thread, at)))
+    fn reason_until(self, thread: &Thread, until: Option<Timestamp>) -> Reason {
+        until.map_or(Reason::Request, |at| {
+            Reason::Retry(self.core.queue.to_present_clock(thread, at))
+        })
     }
 
     /// The reason for which the due vertices of a thread wait.
-    pub(super) fn reason_of_due(&self, thread: &Thread) -> Reason {
+    pub(super) fn reason_of_due(self, thread: &Thread) -> Reason {
         if thread.held {
             return Reason::Held;
         }
-        if self.queue.is_being_deferred(thread) {
+        if self.core.queue.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
-        let ring = &self.dispatch.rings[thread.ring];
-        if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
+        let ring = &self.core.dispatch.rings[thread.ring];
+        if !self.core.settings.is_selected(thread.destination.channel(), thread.destination.host())
+        {
             return Reason::Refused(Refusal::NotSelected);
         }
-        if self.dispatch.is_backfilling(&self.queue, thread) {
+        if self.core.dispatch.is_backfilling(&self.core.queue, thread) {
             return Reason::Refused(Refusal::Reloading);
         }
         match self.why_window(thread) {
@@ -427,7 +453,7 @@ impl Scheduler {
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent = &self.dispatch.agents[*agent];
+            let agent = &self.core.dispatch.agents[*agent];
             return match agent.state() == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
@@ -436,24 +462,26 @@ impl Scheduler {
         ring.refusal.map_or(Reason::Turn, Reason::Refused)
     }
 
-    /// The reason for the due vertices of a thread, or for one of them, with its details.
-    fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        let ring = &self.dispatch.rings[thread.ring];
+    /// The reason for due vertices, with its details.
+    ///
+    /// They are all of a thread, or one of them.
+    fn why_due(self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+        let ring = &self.core.dispatch.rings[thread.ring];
         match self.reason_of_due(thread) {
             Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
                 let newest =
-                    thread.agents.last().and_then(|agent| self.dispatch.agents[*agent].pid);
+                    thread.agents.last().and_then(|agent| self.core.dispatch.agents[*agent].pid);
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
                 let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                    let mut due = thread.due.iter(&self.queue.vertices).take(MAX_COUNTED);
+                    let mut due = thread.due.iter(&self.core.queue.vertices).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
-                let max = self.dispatch.max_thread(thread) as usize;
+                let max = self.core.dispatch.max_thread(thread) as usize;
                 let origin = self.origin_of_thread_limit(thread);
                 Why::InLine { agents: thread.agents.len(), max, origin, before }
             }
@@ -464,39 +492,39 @@ impl Scheduler {
                 }
                 _ => self.refused(ring, refusal),
             },
-            Reason::AtWork | Reason::Turn => Why::Turn,
+            Reason::AtWork | Reason::Scheduled(_) | Reason::Kept | Reason::Turn => Why::Turn,
         }
     }
 
-    fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
-        match self.overrides.limit_of(ring, limit) {
+    fn origin(self, ring: &Ring, limit: LimitName) -> Origin {
+        match self.core.overrides.limit_of(ring, limit) {
             Some(set) => Origin::Order(Box::new(set.clone())),
             None => Origin::Line(ring.clause.location_of(limit.keyword())),
         }
     }
 
-    fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
-        match self.overrides.limit_of_thread(&thread.destination) {
+    fn origin_of_thread_limit(self, thread: &Thread) -> Origin {
+        match self.core.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => self.origin(&self.dispatch.rings[thread.ring], LimitName::MaxThr),
+            None => self.origin(&self.core.dispatch.rings[thread.ring], LimitName::MaxThr),
         }
     }
 
-    fn refused(&self, ring: &Ring, refusal: Refusal) -> Why {
+    fn refused(self, ring: &Ring, refusal: Refusal) -> Why {
         let clause = &ring.clause;
-        let of_process = self.settings.max_agents;
+        let of_process = self.core.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {
             let max = limit.map_or(of_process, |limit| limit as usize);
             Some(Limit { max, used, is_of_process: limit.is_none() })
         };
         // The default of a limit is the limit on all agents.
         let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
-            _ if self.overrides.limit_of(ring, limit).is_some() => self.origin(ring, limit),
+            _ if self.core.overrides.limit_of(ring, limit).is_some() => self.origin(ring, limit),
             true => self.origin(ring, limit),
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.location.clone());
-        let of_channel = || self.dispatch.agents.counts.of_channel(&ring.channel).agents;
+        let of_channel = || self.core.dispatch.agents.counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
@@ -506,10 +534,10 @@ impl Scheduler {
             }
             Refusal::MaxAgents => {
                 let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
-                (limit(given, self.dispatch.agents.len()), origin_of(LimitName::MaxTa))
+                (limit(given, self.core.dispatch.agents.len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
-                let max = self.settings.fork_rate.max(1) as usize;
+                let max = self.core.settings.fork_rate.max(1) as usize;
                 let rate = Limit { max, used: max, is_of_process: false };
                 (Some(rate), of_clause())
             }
@@ -521,7 +549,7 @@ impl Scheduler {
         };
         let gets_place =
             matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
-        let before = self.dispatch.rings_before(ring).filter(|_| gets_place);
+        let before = self.core.dispatch.rings_before(ring).filter(|_| gets_place);
         Why::Refused { refusal, limit, origin, before }
     }
 }

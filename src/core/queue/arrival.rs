@@ -4,6 +4,7 @@ use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::dispatch::Dispatch;
 use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::shell::Shell;
 use log::Level;
 use zsched_spool::{Arrival, Group};
 
@@ -11,26 +12,34 @@ impl Scheduler {
     pub(crate) fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
         if self.queue.messages.find(number).is_some() {
-            self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
+            self.shell
+                .log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let before = self.counters;
+        let before = self.shell.counters;
         let again = self.admission.take_restored(&arrival);
         let is_again = again.is_some();
-        let restored = again.or_else(|| self.restore_paged_out(&arrival));
+        let restored = again.or_else(|| self.learned.restore_paged_out(&arrival));
         let message = self.queue.messages.insert(Message::new(&arrival));
-        self.counters.messages_in += 1;
+        self.shell.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
             let id = self.queue.messages[message].spool_id();
             let text = format!(
                 "{id}: has a recipient line that cannot be delivered, {error}; it will be kept"
             );
-            self.log(Level::Warn, text);
+            self.shell.log(Level::Warn, text);
         }
-        self.restore_overrides(message);
+        self.overrides.restore_overrides(&mut self.queue, message);
+        self.queue.schedule_arrival(self.shell.now, message, &arrival);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
-            self.begin_partial(message, &arrival, restored.as_ref());
+            self.admission.begin_partial(
+                &mut self.queue,
+                self.shell.now,
+                message,
+                &arrival,
+                restored.as_ref(),
+            );
             self.queue_chunk(message, &arrival);
         } else {
             for group in &arrival.groups {
@@ -38,11 +47,11 @@ impl Scheduler {
             }
         }
         if let Some(noted) = arrival.delay_noted {
-            self.skip_delay_notices(message, noted);
+            self.queue.skip_delay_notices(&self.dispatch, message, noted);
         }
-        self.enqueue_message(message);
+        self.dispatch.enqueue_message(&self.queue, self.shell.now, message);
         if !is_again {
-            self.recent.record_arrival(arrival.created, &before, &self.counters);
+            self.recent.record_arrival(arrival.created, &before, &self.shell.counters);
         }
         match is_partial {
             true => self.end_chunk(message),
@@ -61,86 +70,96 @@ impl Scheduler {
     ) -> VertexId {
         let thread = self.thread_for(&group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
-        let packet = self.clause(thread).packet as usize;
+        let packet = self.dispatch.clause(&self.queue, thread).packet as usize;
         let packet_is_limited = packet > 0;
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
-            let vertex = self.queue_vertex(message, thread, offsets);
+            let vertex = self.dispatch.queue_vertex(
+                &mut self.queue,
+                &mut self.shell,
+                message,
+                thread,
+                offsets,
+            );
             // Later chunks of a partial message may bring more of this group.
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
             let is_part = is_open || offsets.len() < group.offsets.len();
             self.queue.vertices[vertex].set_part(is_part);
-            let known = self.restore_paged_vertex(message, restored, vertex);
+            let known = self.queue.restore_paged_vertex(&self.admission, message, restored, vertex);
             let action = known.unwrap_or_else(|| match (restored, first) {
                 (Some(_), _) => RestoreAction::Unknown,
-                (None, None) => self.restore_vertex(message, vertex),
+                (None, None) => self.learned.restore_vertex(&mut self.queue, message, vertex),
                 (None, Some(first)) => self.queue.restore_like(vertex, first),
             });
             first = first.or(Some((vertex, action)));
-            self.place_arrival(vertex, action);
+            self.dispatch.place_arrival(&mut self.queue, &mut self.shell, vertex, action);
         }
         first.expect("a group has recipients").0
     }
 
-    /// Adds a vertex to its message and thread, but to no list.
-    fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
-        let vertex = self.queue.vertices.insert(Vertex::new(message, thread, offsets));
-        let count = offsets.len() as u32;
-        self.counters.recipients_in += u64::from(count);
-        self.queue.messages[message].pending += count;
-        self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
-        self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
-        vertex
-    }
-
-    /// Puts a new vertex where its restored state requires it.
-    fn place_arrival(&mut self, vertex: VertexId, action: RestoreAction) {
-        let Vertex { message, thread, .. } = self.queue.vertices[vertex];
-        match action {
-            _ if self.queue.messages[message].held => {
-                self.queue.put_arrival(vertex, VertexState::Held)
-            }
-            RestoreAction::Requested => self.queue.put_arrival(vertex, VertexState::Due),
-            RestoreAction::Unloaded { due: None } if self.queue.vertices[vertex].attempts > 0 => {
-                self.wait_after_try(vertex);
-            }
-            RestoreAction::Waiting { due: Some(due) }
-            | RestoreAction::Unloaded { due: Some(due) }
-                if due > self.now =>
-            {
-                self.resume_wait(vertex, due);
-            }
-            // Its time has come: it is due even if its clause is `queueonly`.
-            RestoreAction::Waiting { due: Some(_) }
-                if self.queue.threads[thread].retry.unreachable.is_none() =>
-            {
-                self.queue.put_arrival(vertex, VertexState::Due);
-            }
-            _ if self.dispatch.arrivals_wait(&self.queue, thread) => {
-                self.wait_for_destination(vertex)
-            }
-            _ => self.queue.put_arrival(vertex, VertexState::Due),
-        }
-        self.watch_expiry(vertex);
-    }
-
     pub(crate) fn initial_scan_done(&mut self) {
         self.mode.awaits_initial_scan = false;
-        self.schedule_drop_of_unclaimed();
+        self.learned.schedule_drop_of_unclaimed(&mut self.shell);
         self.dispatch.serve_all_rings();
     }
 }
 
-impl Queue {
-    /// Puts a vertex that has no job yet into a list.
-    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
-        let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
-    }
-}
-
 impl Dispatch {
+    /// Adds a vertex to its message and thread, but to no list.
+    fn queue_vertex(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+        thread: ThreadId,
+        offsets: &[u32],
+    ) -> VertexId {
+        let vertex = queue.vertices.insert(Vertex::new(message, thread, offsets));
+        let count = offsets.len() as u32;
+        shell.counters.recipients_in += u64::from(count);
+        let message_ref = &mut queue.messages[message];
+        message_ref.pending += count;
+        message_ref.vertices.push_back(&mut queue.vertices, vertex);
+        self.adjust_recipients(queue, thread, i64::from(count));
+        vertex
+    }
+
+    /// Puts a new vertex where its restored state requires it.
+    fn place_arrival(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        vertex: VertexId,
+        action: RestoreAction,
+    ) {
+        let Vertex { message, thread, .. } = queue.vertices[vertex];
+        match action {
+            _ if queue.messages[message].is_kept() => queue.put_arrival(vertex, VertexState::Held),
+            RestoreAction::Requested => queue.put_arrival(vertex, VertexState::Due),
+            RestoreAction::Unloaded { due: None } if queue.vertices[vertex].attempts > 0 => {
+                self.wait_after_try(queue, shell, vertex);
+            }
+            RestoreAction::Waiting { due: Some(due) }
+            | RestoreAction::Unloaded { due: Some(due) }
+                if due > shell.now =>
+            {
+                self.resume_wait(queue, shell, vertex, due);
+            }
+            // Its time has come: it is due even if its clause is `queueonly`.
+            RestoreAction::Waiting { due: Some(_) }
+                if queue.threads[thread].retry.unreachable.is_none() =>
+            {
+                queue.put_arrival(vertex, VertexState::Due);
+            }
+            _ if self.arrivals_wait(queue, thread) => {
+                self.wait_for_destination(queue, shell, vertex)
+            }
+            _ => queue.put_arrival(vertex, VertexState::Due),
+        }
+        queue.watch_expiry(self, shell.now, vertex);
+    }
+
     /// Returns true if untried arrivals for a thread must wait.
     ///
     /// They must if the destination is known to be unreachable. They also must if it is tried only
@@ -149,5 +168,13 @@ impl Dispatch {
         let thread = &queue.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
         thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
+    }
+}
+
+impl Queue {
+    /// Puts a vertex that has no job yet into a list.
+    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
     }
 }

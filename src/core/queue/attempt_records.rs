@@ -6,15 +6,37 @@
 //! control file, so it must still be there when the line is composed. No records are made if there
 //! is neither a status log nor a subscriber.
 
-use crate::Scheduler;
-use crate::action::{Action, Attempt, StatusRecord, Verdict};
+use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
 use crate::dispatch::{Agent, AgentId};
-use crate::queue::VertexId;
+use crate::queue::{Queue, VertexId};
+use crate::shell::Shell;
+use crate::{Mode, Scheduler, Settings};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 
 /// Maximum length of a text in the status log, in bytes.
 pub const MAX_STATUS_TEXT_LEN: usize = 2048;
+
+/// What has happened to recipients of a vertex.
+pub(crate) struct StatusChange<'a> {
+    pub offsets: &'a [u32],
+    pub verdict: StatusVerdict,
+    /// The attempt that it comes from, if any.
+    pub attempt: Option<Attempt>,
+    pub notary: &'a [u8],
+    pub text: &'a [u8],
+}
+
+impl<'a> StatusChange<'a> {
+    /// A change that comes from no attempt.
+    pub(crate) fn without_attempt(
+        offsets: &'a [u32],
+        verdict: StatusVerdict,
+        text: &'a [u8],
+    ) -> StatusChange<'a> {
+        StatusChange { offsets, verdict, attempt: None, notary: b"", text }
+    }
+}
 
 impl Scheduler {
     /// Emits a record of an agent's report about a recipient.
@@ -30,40 +52,70 @@ impl Scheduler {
             attempt.began =
                 Timestamp::from_seconds(i64::from(self.queue.vertices[vertex].last_fed));
         }
-        let (verdict, offsets) = (Verdict::Report(report.status), [report.offset]);
-        self.status(vertex, &offsets, verdict, Some(attempt), report.notary, report.text());
+        let (verdict, offsets) = (StatusVerdict::Report(report.status), [report.offset]);
+        let change = StatusChange {
+            offsets: &offsets,
+            verdict,
+            attempt: Some(attempt),
+            notary: report.notary,
+            text: report.text(),
+        };
+        self.record_status(vertex, change);
     }
 
+    /// Emits a record of recipients whose state has changed.
+    pub(crate) fn record_status(&mut self, vertex: VertexId, change: StatusChange<'_>) {
+        self.queue.status(&self.mode, &self.settings, &mut self.shell, vertex, change);
+    }
+}
+
+impl Queue {
     /// Emits a record of a job without a report.
-    pub(crate) fn status_unreported(&mut self, attempt: Attempt, vertex: VertexId, text: &str) {
-        let offsets = self.queue.vertices[vertex].recipients.pending();
-        let verdict = Verdict::Unreported;
-        self.status(vertex, &offsets, verdict, Some(attempt), b"", text.as_bytes());
+    pub(crate) fn status_unreported(
+        &self,
+        mode: &Mode,
+        settings: &Settings,
+        shell: &mut Shell,
+        attempt: Attempt,
+        vertex: VertexId,
+        text: &str,
+    ) {
+        let offsets = self.vertices[vertex].recipients.pending();
+        let change = StatusChange {
+            offsets: &offsets,
+            verdict: StatusVerdict::Unreported,
+            attempt: Some(attempt),
+            notary: b"",
+            text: text.as_bytes(),
+        };
+        self.status(mode, settings, shell, vertex, change);
     }
 
-    /// Emits a record of recipients whose state has changed, with the attempt if there was one.
+    /// Emits a record of recipients whose state has changed.
     pub(crate) fn status(
-        &mut self,
+        &self,
+        mode: &Mode,
+        settings: &Settings,
+        shell: &mut Shell,
         vertex: VertexId,
-        offsets: &[u32],
-        verdict: Verdict,
-        attempt: Option<Attempt>,
-        notary: &[u8],
-        text: &[u8],
+        change: StatusChange<'_>,
     ) {
-        let is_needed = self.settings.record_attempts || self.mode.has_subscribers;
+        let StatusChange { offsets, verdict, attempt, notary, text } = change;
+        let is_needed = settings.record_attempts || mode.has_subscribers;
         if !is_needed || offsets.is_empty() {
             return;
         }
-        let vertex = &self.queue.vertices[vertex];
-        let message = &self.queue.messages[vertex.message];
-        let thread = &self.queue.threads[vertex.thread];
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        let thread = &self.threads[vertex.thread];
         let others = match verdict {
-            Verdict::Report(ReportStatus::DeferAll | ReportStatus::RetryAt) => thread.due.len(),
+            StatusVerdict::Report(ReportStatus::DeferAll | ReportStatus::RetryAt) => {
+                thread.due.len()
+            }
             _ => 0,
         };
         let record = StatusRecord {
-            time: self.now,
+            time: shell.now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,
@@ -75,7 +127,7 @@ impl Scheduler {
             notary: cut(notary),
             text: cut(text),
         };
-        self.act(Action::Status(Box::new(record)));
+        shell.act(Action::Status(Box::new(record)));
     }
 }
 

@@ -4,7 +4,9 @@ use crate::queue::{Message, Queue, VertexState};
 use std::collections::BTreeMap;
 
 impl Queue {
-    /// Panics if a count is not the length of its list, or a vertex is in the wrong list.
+    /// Panics if a count or a list is wrong.
+    ///
+    /// A count is the length of its list, and each vertex is in the list of its state.
     pub fn check(&self) {
         self.check_messages();
         self.check_threads();
@@ -33,6 +35,7 @@ impl Queue {
             }
         }
         assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
+        self.messages.schedules.check();
     }
 
     fn check_threads(&self) {
@@ -52,11 +55,11 @@ impl Queue {
                 for vertex in list {
                     assert_eq!(self.vertices[vertex].thread, id);
                     assert_eq!(self.vertices[vertex].state, place);
-                    let held = self.messages[self.vertices[vertex].message].held;
-                    assert!(held || place != VertexState::Held, "held back without a hold");
+                    let kept = self.messages[self.vertices[vertex].message].is_kept();
+                    assert!(kept || place != VertexState::Held, "held back without a reason");
                     assert!(
-                        !held || matches!(place, VertexState::Held | VertexState::Fed),
-                        "held, but free"
+                        !kept || matches!(place, VertexState::Held | VertexState::Fed),
+                        "kept, but free"
                     );
                 }
             }

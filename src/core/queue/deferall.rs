@@ -43,21 +43,23 @@ impl Scheduler {
         let diagnosis = diagnosis_of(report);
         self.queue.record(vertex, diagnosis.clone());
         let is_deferall = report.status == ReportStatus::DeferAll;
-        if is_deferall && self.clause(thread).flow.tolerates_deferall() {
+        if is_deferall && self.dispatch.clause(&self.queue, thread).flow.tolerates_deferall() {
             // When the job ends, the window decides if that applies to the other recipients.
             return;
         }
-        let cause = self.cause(agent, vertex, Some(diagnosis));
+        let cause =
+            self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, Some(diagnosis));
         if is_deferall {
-            let (until, reason) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            let (until, reason) =
+                (self.shell.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
             return self.defer_thread(thread, Unreachable { until, reason, cause });
         }
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
-            None => self.now,
+            Some(seconds) => self.shell.now + Duration::from_secs(seconds.unsigned_abs()),
+            None => self.shell.now,
         };
-        let (until, reason) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
+        let (until, reason) = (until.min(self.shell.now + MAX_BLOCK), UnreachableReason::RetryAt);
         self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
     }
 
@@ -71,13 +73,27 @@ impl Scheduler {
         unreachable: Unreachable,
         note: DeferralNote,
     ) {
-        self.apply_clock_step(thread);
-        if self.clause(thread).is_etrn_only() {
-            return self.defer_due_vertices(thread, None, note);
+        self.queue.apply_clock_step(&mut self.shell, thread);
+        if self.dispatch.clause(&self.queue, thread).is_etrn_only() {
+            return self.dispatch.defer_due_vertices(
+                &mut self.queue,
+                &self.settings,
+                &mut self.shell,
+                thread,
+                None,
+                note,
+            );
         }
         let until = self.mark_unreachable(thread, unreachable);
         self.queue.threads[thread].waiting.postpone(until);
-        self.defer_due_vertices(thread, Some(until), note);
+        self.dispatch.defer_due_vertices(
+            &mut self.queue,
+            &self.settings,
+            &mut self.shell,
+            thread,
+            Some(until),
+            note,
+        );
     }
 
     /// Does the same as `block_thread`, and counts a try for each due vertex.

@@ -4,9 +4,10 @@
 //! have a million due vertices, and delivery must not stop while they are deferred. So some of them
 //! are deferred in each turn, and meanwhile agents get none of them.
 
-use crate::Scheduler;
+use crate::Settings;
 use crate::dispatch::Dispatch;
 use crate::queue::{Diagnosis, Queue, Thread, ThreadId, VertexId, VertexState};
+use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,7 +38,7 @@ pub enum DeferralNote {
     AgentsDie(Rc<Diagnosis>),
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Makes the due vertices of a thread wait until a time.
     ///
     /// The first of them wait at once.
@@ -46,24 +47,32 @@ impl Scheduler {
     /// attempt. If agents die it waits, too.
     pub(crate) fn defer_due_vertices(
         &mut self,
+        queue: &mut Queue,
+        settings: &Settings,
+        shell: &mut Shell,
         thread: ThreadId,
         until: Option<Timestamp>,
         what: DeferralNote,
     ) {
-        if let Some(rest) = self.queue.deferrals.get_mut(&thread) {
+        if let Some(rest) = queue.deferrals.get_mut(&thread) {
             // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
-        let vertices = self.queue.threads[thread].due.len();
-        self.queue.deferrals.insert(thread, PendingDeferral { vertices, until, what });
-        self.defer_some_of(thread, self.settings.step());
+        let vertices = queue.threads[thread].due.len();
+        queue.deferrals.insert(thread, PendingDeferral { vertices, until, what });
+        self.defer_some_of(queue, shell, thread, settings.step());
     }
 
     /// Continues in the first thread.
-    pub(crate) fn deferral_step(&mut self, budget: usize) -> usize {
-        match self.queue.deferrals.keys().next() {
-            Some(thread) => self.defer_some_of(*thread, budget),
+    pub(crate) fn deferral_step(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        budget: usize,
+    ) -> usize {
+        match queue.deferrals.keys().next() {
+            Some(thread) => self.defer_some_of(queue, shell, *thread, budget),
             None => budget,
         }
     }
@@ -71,9 +80,15 @@ impl Scheduler {
     /// Defers up to `count` vertices of a thread.
     ///
     /// Returns the unused part of `count`.
-    fn defer_some_of(&mut self, thread: ThreadId, count: usize) -> usize {
-        self.apply_clock_step(thread);
-        let Some(rest) = self.queue.deferrals.get_mut(&thread) else {
+    fn defer_some_of(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        thread: ThreadId,
+        count: usize,
+    ) -> usize {
+        queue.apply_clock_step(shell, thread);
+        let Some(rest) = queue.deferrals.get_mut(&thread) else {
             return count;
         };
         let step = rest.vertices.min(count);
@@ -81,23 +96,30 @@ impl Scheduler {
         let is_over = rest.vertices == 0;
         let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
-            if let Some(vertex) = self.queue.threads[thread].due.first() {
-                self.defer_one(vertex, until, &what);
+            if let Some(vertex) = queue.threads[thread].due.first() {
+                self.defer_one(queue, shell.now, vertex, until, &what);
             }
         }
         if is_over {
-            self.queue.deferrals.remove(&thread);
+            queue.deferrals.remove(&thread);
         }
         count - step
     }
 
-    fn defer_one(&mut self, vertex: VertexId, until: Option<Timestamp>, what: &DeferralNote) {
-        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= self.now);
+    fn defer_one(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+        what: &DeferralNote,
+    ) {
+        let is_late = queue.expiry(self, vertex).is_some_and(|expiry| expiry <= now);
         match what {
             DeferralNote::None | DeferralNote::Tried(_) if is_late => {
-                let thread = self.queue.vertices[vertex].thread;
-                return self.queue.threads[thread].move_vertex(
-                    &mut self.queue.vertices,
+                let thread = queue.vertices[vertex].thread;
+                return queue.threads[thread].move_vertex(
+                    &mut queue.vertices,
                     vertex,
                     VertexState::Due,
                 );
@@ -105,19 +127,24 @@ impl Scheduler {
             DeferralNote::None => {}
             DeferralNote::Tried(diagnosis) => {
                 // It has no job in which it could be counted before.
-                self.queue.vertices[vertex].is_counted = false;
-                self.queue.count_attempt(vertex);
+                queue.vertices[vertex].is_counted = false;
+                queue.count_attempt(vertex);
                 if let Some(diagnosis) = diagnosis {
-                    self.queue.record(vertex, diagnosis.clone());
+                    queue.record(vertex, diagnosis.clone());
                 }
                 // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
-                self.watch_expiry(vertex);
+                queue.watch_expiry(self, now, vertex);
             }
             DeferralNote::AgentsDie(diagnosis) => {
-                self.queue.vertices[vertex].diagnosis = Some(diagnosis.clone());
+                queue.vertices[vertex].diagnosis = Some(diagnosis.clone());
             }
         }
-        self.wait_until(vertex, until, Duration::ZERO);
+        self.wait_until(queue, now, vertex, until, Duration::ZERO);
+    }
+
+    /// Number of due vertices of a thread that agents may be given.
+    pub(crate) fn due_for_agents(&self, queue: &Queue, thread: ThreadId) -> usize {
+        if queue.deferrals.contains_key(&thread) { 0 } else { self.due_in_jobs(queue, thread) }
     }
 }
 
@@ -126,12 +153,5 @@ impl Queue {
     pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
         !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains_key(&id))
-    }
-}
-
-impl Dispatch {
-    /// Number of due vertices of a thread that agents may be given.
-    pub(crate) fn due_for_agents(&self, queue: &Queue, thread: ThreadId) -> usize {
-        if queue.deferrals.contains_key(&thread) { 0 } else { self.due_in_jobs(queue, thread) }
     }
 }

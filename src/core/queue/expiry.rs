@@ -4,13 +4,17 @@
 //! scheduler started. Without an attempt it expires `expiry2` later (ZMailer `scheduler(8)`). It
 //! has a deadline in every state but one: an attempt in progress is awaited. A message that an
 //! operator holds does not expire. Once released, it is tried before it may expire. A sender may
-//! set a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt.
+//! set a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt; and a first time of
+//! delivery, from which the age counts ([`crate::queue::schedule`]).
 //!
 //! At the ages in `reporttimes`, and at a deadline after which the message need not fail, a delay
 //! notice is due: the sender gets a report about the recipients that are late.
 
 use crate::Scheduler;
-use crate::action::Verdict;
+use crate::action::StatusVerdict;
+use crate::dispatch::Dispatch;
+use crate::outcome::notes::NoteContent;
+use crate::queue::attempt_records::StatusChange;
 use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -37,72 +41,13 @@ pub struct ExpiryCheck {
 }
 
 impl Scheduler {
-    /// Returns when a vertex expires once it was tried; `None` is never.
-    pub(crate) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.queue.vertices[vertex];
-        Some(self.queue.messages[vertex.message].modified + self.clause(vertex.thread).expiry?)
-    }
-
-    /// Returns when a vertex expires in its present state; `None` is never.
-    pub(crate) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let extra = match vertex_ref.tried {
-            true => Duration::ZERO,
-            false => self.clause(vertex_ref.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2),
-        };
-        let expiry = self.expiry(vertex).map(|expiry| expiry + extra);
-        let of_sender = self.queue.messages[vertex_ref.message].fails_at();
-        expiry.into_iter().chain(of_sender).min()
-    }
-
-    /// Returns when the age of a vertex next matters: it expires, or a delay notice is due.
-    pub(crate) fn next_age_event(&self, vertex: VertexId) -> Option<Timestamp> {
-        self.deadline(vertex).into_iter().chain(self.next_delay_notice(vertex)).min()
-    }
-
-    /// Returns when the next delay notice of a vertex is due.
-    fn next_delay_notice(&self, vertex: VertexId) -> Option<Timestamp> {
-        let noted = usize::from(self.queue.vertices[vertex].delays_noted());
-        self.delay_notices(vertex).into_iter().nth(noted)
-    }
-
-    /// The times at which delay notices of a vertex are due, in ascending order.
-    fn delay_notices(&self, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
-        let vertex = &self.queue.vertices[vertex];
-        let message = &self.queue.messages[vertex.message];
-        let ages = self.clause(vertex.thread).report_times.iter();
-        let mut times: SmallVec<[Timestamp; 5]> =
-            ages.map(|age| message.modified + *age).chain(message.notice_at()).collect();
-        times.sort_unstable();
-        times
-    }
-
-    /// Skips the notices about a new message that a former scheduler has given.
-    ///
-    /// `noted` is the time of the last one, in seconds. The fraction of its second is not known.
-    pub(crate) fn skip_delay_notices(&mut self, message: MessageId, noted: u32) {
-        const MAX_FRACTION: Duration = Duration::from_nanos(999_999_999);
-        let until = Timestamp::from_seconds(noted.into()) + MAX_FRACTION;
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            let noted = self.queue.vertices[vertex].delays_noted();
-            self.count_delay_notices(vertex, until);
-            let counted = self.queue.vertices[vertex].delays_noted();
-            self.queue.vertices[vertex].set_delays_noted(counted.max(noted));
-        }
-    }
-
-    /// Counts the notices about a vertex up to a time.
-    pub(crate) fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
-        let over = self.delay_notices(vertex).iter().filter(|time| **time <= until).count();
-        self.queue.vertices[vertex].set_delays_noted(over as u8);
-    }
-
     /// Requests a delay notice about a vertex.
     fn note_delay(&mut self, vertex: VertexId) {
         let noted = usize::from(self.queue.vertices[vertex].delays_noted());
-        self.count_delay_notices(vertex, self.now);
-        let has_passed = self.is_deadline_due(vertex, noted);
-        let (expires, vertex_ref) = (self.deadline(vertex), &self.queue.vertices[vertex]);
+        self.queue.count_delay_notices(&self.dispatch, vertex, self.shell.now);
+        let has_passed = self.queue.is_deadline_due(&self.dispatch, vertex, noted);
+        let (expires, vertex_ref) =
+            (self.queue.deadline(&self.dispatch, vertex), &self.queue.vertices[vertex]);
         let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
         let (last, text) = match &vertex_ref.diagnosis {
             Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
@@ -112,32 +57,7 @@ impl Scheduler {
         let notary = delay_notary(last, has_passed, expires, vertex_ref.last_attempt()).into();
         let occasion = if has_passed { OutcomeKind::DeadlinePassed } else { OutcomeKind::Delay };
         let text = text.into();
-        self.note(message, offsets, occasion, notary, text);
-    }
-
-    /// Returns true if the sender's deadline is among the notices that became due now.
-    ///
-    /// `noted` is the number of notices before. Only the notice of the deadline is owed whatever
-    /// NOTIFY says (RFC 2852, section 4.1.4.2), and it is owed once.
-    fn is_deadline_due(&self, vertex: VertexId, noted: usize) -> bool {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let deadline = self.queue.messages[vertex_ref.message].notice_at();
-        let due = noted..usize::from(vertex_ref.delays_noted());
-        let notices = self.delay_notices(vertex);
-        let due = notices.get(due).unwrap_or_default();
-        deadline.is_some_and(|deadline| due.contains(&deadline))
-    }
-
-    /// Sets the timer of a thread no later than the time when a vertex's age next matters.
-    pub(crate) fn watch_expiry(&mut self, vertex: VertexId) {
-        let Some(deadline) = self.next_age_event(vertex) else {
-            return;
-        };
-        let thread = self.queue.vertices[vertex].thread;
-        let wanted = deadline.max(self.now);
-        if self.queue.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
-            self.queue.threads[thread].expiry_check = Some(wanted);
-        }
+        self.request_note(message, NoteContent { offsets, occasion, notary, text });
     }
 
     /// Ends a vertex if it has expired, else watches its age.
@@ -146,23 +66,23 @@ impl Scheduler {
     /// would take too long in a large one.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
         if !self.queue.may_expire(vertex) || !self.has_expired(vertex) {
-            self.watch_expiry(vertex);
+            self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
         }
     }
 
     /// Does what the age of a vertex demands now. Returns true if that has ended it.
     pub(crate) fn has_expired(&mut self, vertex: VertexId) -> bool {
-        let is_over = |time: Option<Timestamp>| time.is_some_and(|time| time <= self.now);
+        let is_over = |time: Option<Timestamp>| time.is_some_and(|time| time <= self.shell.now);
         let message = &self.queue.messages[self.queue.vertices[vertex].message];
         let what = match is_over(message.fails_at()) {
             true => DEADLINE_PASSED,
             false => "expired",
         };
-        if is_over(self.deadline(vertex)) {
+        if is_over(self.queue.deadline(&self.dispatch, vertex)) {
             self.expire_vertex(vertex, what);
             return true;
         }
-        if is_over(self.next_delay_notice(vertex)) {
+        if is_over(self.queue.next_delay_notice(&self.dispatch, vertex)) {
             self.note_delay(vertex);
         }
         false
@@ -204,7 +124,8 @@ impl Scheduler {
                 continue;
             }
             if !self.has_expired(vertex) {
-                next = next.into_iter().chain(self.next_age_event(vertex)).min();
+                next =
+                    next.into_iter().chain(self.queue.next_age_event(&self.dispatch, vertex)).min();
             }
         }
         if !vertices.is_empty() {
@@ -212,7 +133,7 @@ impl Scheduler {
             return count - step;
         }
         let known = self.queue.threads[thread].expiry_check;
-        let next = next.map(|next| next.max(self.now + MIN_EXPIRY_CHECK_INTERVAL));
+        let next = next.map(|next| next.max(self.shell.now + MIN_EXPIRY_CHECK_INTERVAL));
         self.queue.threads[thread].expiry_check = next.into_iter().chain(known).min();
         count - step
     }
@@ -223,7 +144,7 @@ impl Scheduler {
     pub(crate) fn expire_vertex(&mut self, vertex: VertexId, what: &str) {
         let message = self.queue.vertices[vertex].message;
         let offsets = self.queue.vertices[vertex].recipients.pending();
-        let age = LongDuration(self.now.seconds_since(self.queue.messages[message].modified));
+        let age = LongDuration(self.shell.now.seconds_since(self.queue.messages[message].modified));
         let text = match &self.queue.vertices[vertex].diagnosis {
             None => format!("{what} after {age}").into_bytes(),
             Some(diagnosis) => {
@@ -237,10 +158,25 @@ impl Scheduler {
         let diagnosis = self.queue.vertices[vertex].diagnosis.as_ref();
         let last = diagnosis.map_or(&b""[..], |diagnosis| &diagnosis.notary);
         let notary = expiry_notary(&format!("{what} after {age}"), last, tried);
-        self.status(vertex, &offsets, Verdict::Expired, None, &notary, &text);
-        self.record_unloaded_finals(message, &offsets);
-        let occasion = OutcomeKind::Expiry;
-        self.note(message, offsets.clone(), occasion, notary.into(), text.into());
+        let verdict = StatusVerdict::Expired;
+        self.record_status(
+            vertex,
+            StatusChange {
+                offsets: &offsets,
+                verdict,
+                attempt: None,
+                notary: &notary,
+                text: &text,
+            },
+        );
+        self.admission.record_unloaded_finals(message, &offsets);
+        let content = NoteContent {
+            offsets: offsets.clone(),
+            occasion: OutcomeKind::Expiry,
+            notary: notary.into(),
+            text: text.into(),
+        };
+        self.request_note(message, content);
         for offset in offsets {
             self.finish_recipient(vertex, offset, "expire", true);
         }
@@ -248,6 +184,119 @@ impl Scheduler {
 }
 
 impl Queue {
+    /// Returns when a vertex expires once it was tried; `None` is never.
+    pub(crate) fn expiry(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        Some(self.messages.aged_from(vertex.message) + dispatch.clause(self, vertex.thread).expiry?)
+    }
+
+    /// Returns when a vertex expires in its present state; `None` is never.
+    pub(crate) fn deadline(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+        let vertex_ref = &self.vertices[vertex];
+        let extra = match vertex_ref.tried {
+            true => Duration::ZERO,
+            false => dispatch.clause(self, vertex_ref.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2),
+        };
+        let expiry = self.expiry(dispatch, vertex).map(|expiry| expiry + extra);
+        let of_sender = self.messages[vertex_ref.message].fails_at();
+        expiry.into_iter().chain(of_sender).min()
+    }
+
+    /// Returns when the age of a vertex next matters: it expires, or a delay notice is due.
+    pub(crate) fn next_age_event(
+        &self,
+        dispatch: &Dispatch,
+        vertex: VertexId,
+    ) -> Option<Timestamp> {
+        self.deadline(dispatch, vertex)
+            .into_iter()
+            .chain(self.next_delay_notice(dispatch, vertex))
+            .min()
+    }
+
+    /// Returns when the next delay notice of a vertex is due.
+    fn next_delay_notice(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+        let vertex_ref = &self.vertices[vertex];
+        let noted = usize::from(vertex_ref.delays_noted());
+        if noted > 0 {
+            return self.delay_notices(dispatch, vertex).get(noted).copied();
+        }
+        let message = &self.messages[vertex_ref.message];
+        let first = dispatch.clause(self, vertex_ref.thread).report_times.iter().min();
+        let from = self.messages.aged_from(vertex_ref.message);
+        first.map(|age| from + *age).into_iter().chain(message.notice_at()).min()
+    }
+
+    /// The times at which delay notices of a vertex are due, in ascending order.
+    fn delay_notices(&self, dispatch: &Dispatch, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
+        let vertex = &self.vertices[vertex];
+        let message = &self.messages[vertex.message];
+        let from = self.messages.aged_from(vertex.message);
+        let ages = dispatch.clause(self, vertex.thread).report_times.iter();
+        let mut times: SmallVec<[Timestamp; 5]> =
+            ages.map(|age| from + *age).chain(message.notice_at()).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// Skips the notices about a new message that a former scheduler has given.
+    ///
+    /// `noted` is the time of the last one, in seconds. The fraction of its second is not known.
+    pub(crate) fn skip_delay_notices(
+        &mut self,
+        dispatch: &Dispatch,
+        message: MessageId,
+        noted: u32,
+    ) {
+        const MAX_FRACTION: Duration = Duration::from_nanos(999_999_999);
+        let until = Timestamp::from_seconds(noted.into()) + MAX_FRACTION;
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let noted = self.vertices[vertex].delays_noted();
+            self.count_delay_notices(dispatch, vertex, until);
+            let counted = self.vertices[vertex].delays_noted();
+            self.vertices[vertex].set_delays_noted(counted.max(noted));
+        }
+    }
+
+    /// Counts the notices about a vertex up to a time.
+    pub(crate) fn count_delay_notices(
+        &mut self,
+        dispatch: &Dispatch,
+        vertex: VertexId,
+        until: Timestamp,
+    ) {
+        let over =
+            self.delay_notices(dispatch, vertex).iter().filter(|time| **time <= until).count();
+        self.vertices[vertex].set_delays_noted(over as u8);
+    }
+
+    /// Returns true if the sender's deadline is among the notices that became due now.
+    ///
+    /// `noted` is the number of notices before. Only the notice of the deadline is owed whatever
+    /// NOTIFY says (RFC 2852, section 4.1.4.2), and it is owed once.
+    fn is_deadline_due(&self, dispatch: &Dispatch, vertex: VertexId, noted: usize) -> bool {
+        let vertex_ref = &self.vertices[vertex];
+        let deadline = self.messages[vertex_ref.message].notice_at();
+        let due = noted..usize::from(vertex_ref.delays_noted());
+        let notices = self.delay_notices(dispatch, vertex);
+        let due = notices.get(due).unwrap_or_default();
+        deadline.is_some_and(|deadline| due.contains(&deadline))
+    }
+
+    /// Sets the timer of a thread for the age of a vertex.
+    ///
+    /// It is no later than the time when that age next matters.
+    pub(crate) fn watch_expiry(&mut self, dispatch: &Dispatch, now: Timestamp, vertex: VertexId) {
+        let Some(deadline) = self.next_age_event(dispatch, vertex) else {
+            return;
+        };
+        let thread = self.vertices[vertex].thread;
+        let wanted = deadline.max(now);
+        if self.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
+            self.threads[thread].expiry_check = Some(wanted);
+        }
+    }
+
     fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
         matches!(vertex.state, VertexState::Due | VertexState::Waiting)

@@ -4,7 +4,10 @@
 
 use crate::Scheduler;
 use crate::action::{Action, Statistics};
-use crate::queue::{Vertex, VertexId, VertexState};
+use crate::dispatch::Dispatch;
+use crate::queue::{Queue, Vertex, VertexId, VertexState};
+use crate::shell::Shell;
+use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
@@ -17,23 +20,8 @@ impl Scheduler {
         state: &'static str,
         failed: bool,
     ) {
-        self.record_final(vertex, state, failed);
+        self.queue.record_final(&mut self.shell, vertex, state, failed);
         self.drop_recipient(vertex, offset);
-    }
-
-    /// Counts a recipient that has ended in a final state.
-    pub(crate) fn record_final(&mut self, vertex: VertexId, state: &'static str, failed: bool) {
-        let vertex = &self.queue.vertices[vertex];
-        let message = &mut self.queue.messages[vertex.message];
-        message.failed += u32::from(failed);
-        message.wants_alternative |= failed && message.has_alternatives;
-        let statistics = Statistics {
-            spool_id: message.spool_id(),
-            created: message.created,
-            state,
-            destination: self.queue.threads[vertex.thread].destination.clone(),
-        };
-        self.act(Action::Statistics(statistics));
     }
 
     /// Drops a recipient, and its vertex with the last one.
@@ -45,25 +33,50 @@ impl Scheduler {
         let Vertex { message, thread, pending: left, .. } = self.queue.vertices[vertex];
         self.queue.messages[message].pending -= 1;
         self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
-        self.counters.recipients_out += 1;
+        self.shell.counters.recipients_out += 1;
         if !self.admission.partials.is_empty() {
-            self.check_first_partial_of_ring(thread);
+            self.admission.check_first_partial_of_ring(&self.queue, &mut self.shell, thread);
         }
         if left == 0 {
-            self.end_vertex(vertex);
+            self.dispatch.end_vertex(&mut self.queue, self.shell.now, vertex);
         }
     }
+}
 
+impl Queue {
+    /// Counts a recipient that has ended in a final state.
+    pub(crate) fn record_final(
+        &mut self,
+        shell: &mut Shell,
+        vertex: VertexId,
+        state: &'static str,
+        failed: bool,
+    ) {
+        let vertex = &self.vertices[vertex];
+        let message = &mut self.messages[vertex.message];
+        message.failed += u32::from(failed);
+        message.wants_alternative |= failed && message.has_alternatives;
+        let statistics = Statistics {
+            spool_id: message.spool_id(),
+            created: message.created,
+            state,
+            destination: self.threads[vertex.thread].destination.clone(),
+        };
+        shell.act(Action::Statistics(statistics));
+    }
+}
+
+impl Dispatch {
     /// Takes a vertex out of its message and its thread.
     ///
     /// If an agent has it as a job, its number stays taken until that job is over.
-    pub(crate) fn end_vertex(&mut self, vertex: VertexId) {
-        let message = self.queue.vertices[vertex].message;
-        let was_fed = self.queue.vertices[vertex].state == VertexState::Fed;
-        self.queue.messages[message].vertices.remove(&mut self.queue.vertices, vertex);
-        self.set_state(vertex, VertexState::Finished);
+    pub(crate) fn end_vertex(&mut self, queue: &mut Queue, now: Timestamp, vertex: VertexId) {
+        let message = queue.vertices[vertex].message;
+        let was_fed = queue.vertices[vertex].state == VertexState::Fed;
+        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
+        self.set_state(queue, now, vertex, VertexState::Finished);
         if !was_fed {
-            self.queue.vertices.remove(vertex);
+            queue.vertices.remove(vertex);
         }
     }
 }

@@ -4,8 +4,8 @@
 //! ([`unreachable`](crate::queue::unreachable)).
 
 use crate::Scheduler;
-use crate::dispatch::AgentId;
-use crate::queue::{Diagnosis, ThreadId, Unreachable, UnreachableReason, Vertex, VertexId};
+use crate::dispatch::{AgentId, Dispatch};
+use crate::queue::{Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
@@ -102,15 +102,6 @@ fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
 }
 
 impl Scheduler {
-    /// Returns true if deferred recipients may make a destination unreachable.
-    ///
-    /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
-    /// anyway.
-    fn deferrals_may_block(&self, thread: ThreadId) -> bool {
-        let clause = self.clause(thread);
-        !clause.flow.tolerates_deferall() && !clause.queue_only
-    }
-
     /// Records that the host of a thread has answered.
     pub(crate) fn host_answered(&mut self, thread: ThreadId) {
         let retry = &mut self.queue.threads[thread].retry;
@@ -127,15 +118,21 @@ impl Scheduler {
         diagnosis: &Rc<Diagnosis>,
     ) {
         let thread = self.queue.vertices[vertex].thread;
-        if !self.deferrals_may_block(thread) {
+        if !self.queue.deferrals_may_block(&self.dispatch, thread) {
             return;
         }
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
-                let cause = self.cause(agent, vertex, Some(diagnosis.clone()));
+                let cause = self.queue.cause(
+                    &self.dispatch,
+                    self.shell.now,
+                    agent,
+                    vertex,
+                    Some(diagnosis.clone()),
+                );
                 let reason = UnreachableReason::HostBlamed;
-                self.mark_unreachable(thread, Unreachable { until: self.now, reason, cause });
+                self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
             }
             FailureScope::Recipient => self.host_answered(thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
@@ -152,16 +149,27 @@ impl Scheduler {
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         if vertex_ref.failure_scope() != FailureScope::Unknown
             || known.is_some_and(|known| known.reason.is_firm())
-            || !self.deferrals_may_block(thread)
+            || !self.queue.deferrals_may_block(&self.dispatch, thread)
         {
             return;
         }
         let number = self.queue.messages[vertex_ref.message].name.number();
         if self.queue.threads[thread].retry.deferrals.add(number) {
-            let cause = self.cause(agent, vertex, diagnosis);
+            let cause = self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, diagnosis);
             let reason = UnreachableReason::AllDeferred;
-            self.mark_unreachable(thread, Unreachable { until: self.now, reason, cause });
+            self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
         }
+    }
+}
+
+impl Queue {
+    /// Returns true if deferred recipients may make a destination unreachable.
+    ///
+    /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
+    /// anyway.
+    fn deferrals_may_block(&self, dispatch: &Dispatch, thread: ThreadId) -> bool {
+        let clause = dispatch.clause(self, thread);
+        !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 }
 

@@ -4,9 +4,11 @@ use crate::list::List;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::pool::{Id, Pool};
 use crate::queue::MessageChain;
+use crate::queue::schedule::Schedules;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use zsched_format::priority::KEPT_PRIORITY;
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Deadline, SpoolId, SpoolName};
 
@@ -38,14 +40,18 @@ pub struct Message {
     ///
     /// An agent may write to the control file until then, even after its last report.
     pub jobs: u32,
-    /// Priority, 0 (most urgent) to 9.
+    /// Priority, 0 (most urgent) to 9, or [`KEPT_PRIORITY`].
     pub priority: u8,
+    /// The times that its sender has set do not allow delivery now ([`crate::queue::schedule`]).
+    pub is_scheduled: bool,
     /// Its control file has a `d` line that is not reported to the sender.
     pub owes_report: bool,
     /// It may have failures without a `d` line, which are noted when it is finished.
     pub has_unnoted_failures: bool,
-    /// The deadline that its sender has set.
-    pub deliver_by: Option<Deadline>,
+    /// The deadline that its sender has set, in seconds since the epoch; 0 is none.
+    deadline: u32,
+    /// It fails at that deadline.
+    fails_at_deadline: bool,
     /// What happens to that report.
     pub report: SenderReportState,
     /// Its control file has lines that cannot be delivered.
@@ -85,9 +91,11 @@ impl Message {
             notes: 0,
             jobs: 0,
             priority: arrival.priority,
+            is_scheduled: false,
             owes_report: arrival.report_due,
             has_unnoted_failures: false,
-            deliver_by: arrival.deliver_by,
+            deadline: arrival.deliver_by.map_or(0, |deadline| deadline.at),
+            fails_at_deadline: arrival.deliver_by.is_some_and(|deadline| deadline.returns),
             report: SenderReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),
             has_alternatives: arrival.has_alternatives,
@@ -106,15 +114,28 @@ impl Message {
         SpoolId { number: self.name.number(), modified: self.modified }
     }
 
+    /// Returns true if none of it is given to an agent now.
+    ///
+    /// An operator holds it, it waits for a time that its sender has set, or its priority is `z`.
+    pub fn is_kept(&self) -> bool {
+        self.held || self.is_scheduled || self.priority >= KEPT_PRIORITY
+    }
+
+    /// The deadline that its sender has set.
+    pub fn deliver_by(&self) -> Option<Deadline> {
+        let Message { deadline: at, fails_at_deadline: returns, .. } = *self;
+        (at > 0).then_some(Deadline { at, returns })
+    }
+
     /// When it fails, if its sender has set such a deadline.
     pub fn fails_at(&self) -> Option<Timestamp> {
-        let deadline = self.deliver_by.filter(|deadline| deadline.returns)?;
+        let deadline = self.deliver_by().filter(|deadline| deadline.returns)?;
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
     /// Time of the notice to its sender that it is late (RFC 2852, `BY` with `N`).
     pub fn notice_at(&self) -> Option<Timestamp> {
-        let deadline = self.deliver_by.filter(|deadline| !deadline.returns)?;
+        let deadline = self.deliver_by().filter(|deadline| !deadline.returns)?;
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
@@ -147,6 +168,8 @@ pub struct Messages {
     ///
     /// It gives the oldest message without a look at all of them.
     by_second: BTreeMap<i64, u32>,
+    /// Times of delivery that their senders have set.
+    pub schedules: Schedules,
     /// Changed messages; some may be there twice.
     // Empty between two events.
     #[serde(skip)]
@@ -166,7 +189,16 @@ impl Messages {
 
     pub fn remove(&mut self, id: MessageId) {
         self.release_number(id);
+        self.schedules.forget(id);
         self.pool.remove(id);
+    }
+
+    /// The time from which the age of a message counts.
+    ///
+    /// It is the arrival, or the first time that the sender allows.
+    pub fn aged_from(&self, id: MessageId) -> Timestamp {
+        let first = self.schedules.first_opening(id);
+        first.unwrap_or(self.pool[id].modified).max(self.pool[id].modified)
     }
 
     /// Makes the number of this message available to another one.

@@ -6,11 +6,12 @@
 //! note, a report or the removal fails (a full disk), it is tried again until it succeeds. The
 //! message stays known meanwhile.
 
-use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
 use crate::outcome::sender_reports::SenderReportState;
-use crate::queue::MessageId;
+use crate::queue::{MessageId, Queue};
+use crate::shell::Shell;
 use crate::timers::Timer;
+use crate::{Scheduler, Settings};
 use log::Level;
 use std::io::ErrorKind;
 
@@ -19,31 +20,14 @@ impl Scheduler {
     ///
     /// If it is partial, there may be room to read more of it.
     pub(crate) fn settle_message(&mut self, message: MessageId) {
-        self.settle_alternatives(message);
+        self.admission.settle_alternatives(&mut self.queue, &mut self.shell, message);
         self.settle_report(message);
         let message_ref = &self.queue.messages[message];
         match message_ref.is_complete() && !message_ref.is_removing {
             true if message_ref.is_forgotten => self.queue.messages.remove(message),
-            true => self.remove_from_spool(message),
-            false => self.check_partial_soon(message),
+            true => self.queue.remove_from_spool(&self.settings, &mut self.shell, message),
+            false => self.admission.check_partial_soon(&self.queue, &mut self.shell, message),
         }
-    }
-
-    fn remove_from_spool(&mut self, message: MessageId) {
-        let message_ref = &mut self.queue.messages[message];
-        message_ref.is_removing = true;
-        if self.settings.log_finished_messages {
-            let id = message_ref.spool_id();
-            let (total, failed) = (message_ref.recipients, message_ref.failed);
-            self.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
-        }
-        self.remove_again(message);
-    }
-
-    pub(crate) fn remove_again(&mut self, message: MessageId) {
-        let message = &self.queue.messages[message];
-        let aside = message.has_undeliverable_lines;
-        self.act(Action::Remove { name: message.name.clone(), aside });
     }
 
     pub(crate) fn removed(&mut self, number: u64, outcome: Result<(), ErrorKind>) {
@@ -54,16 +38,24 @@ impl Scheduler {
         };
         match outcome {
             Ok(()) => {
-                self.write_succeeded(number);
-                self.counters.messages_out += 1;
-                self.drop_overrides(message);
-                self.end_partial(message);
+                self.notes.write_succeeded(number);
+                self.shell.counters.messages_out += 1;
+                self.overrides.drop_overrides(&self.queue, message);
+                self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
                 self.queue.messages.remove(message);
+                self.packet_gone(number);
             }
             Err(error) => {
                 let id = self.queue.messages[message].spool_id();
-                self.write_failed(number, format!("{id}: cannot be removed: {error}"));
-                self.timers.add(self.now + self.settings.failed_write, Timer::Removal(message));
+                self.notes.write_failed(
+                    &self.settings,
+                    &mut self.shell,
+                    number,
+                    format!("{id}: cannot be removed: {error}"),
+                );
+                self.shell
+                    .timers
+                    .add(self.shell.now + self.settings.failed_write, Timer::Removal(message));
             }
         }
     }
@@ -83,11 +75,11 @@ impl Scheduler {
         let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
         for ticket in of_message {
             self.notes.unwritten.remove(&ticket);
-            self.order_note_done(ticket);
+            self.orders.order_note_done(&mut self.shell, ticket);
         }
-        self.write_succeeded(number);
-        self.drop_overrides(message);
-        self.end_partial(message);
+        self.notes.write_succeeded(number);
+        self.overrides.drop_overrides(&self.queue, message);
+        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
         self.sender_reports.forget(message);
         self.queue.messages[message].report = SenderReportState::None;
         self.queue.messages[message].notes = 0;
@@ -95,5 +87,26 @@ impl Scheduler {
         self.queue.messages[message].wants_alternative = false;
         self.queue.messages[message].is_forgotten = true;
         self.queue.messages.release_number(message);
+        self.packet_gone(number);
+    }
+}
+
+impl Queue {
+    fn remove_from_spool(&mut self, settings: &Settings, shell: &mut Shell, message: MessageId) {
+        let message_ref = &mut self.messages[message];
+        message_ref.is_removing = true;
+        if settings.log_finished_messages {
+            let id = message_ref.spool_id();
+            let (total, failed) = (message_ref.recipients, message_ref.failed);
+            shell
+                .log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
+        }
+        self.remove_again(shell, message);
+    }
+
+    pub(crate) fn remove_again(&self, shell: &mut Shell, message: MessageId) {
+        let message = &self.messages[message];
+        let aside = message.has_undeliverable_lines;
+        shell.act(Action::Remove { name: message.name.clone(), aside });
     }
 }

@@ -15,6 +15,7 @@ pub mod deferral;
 pub mod expiry;
 pub mod host_health;
 pub mod retry;
+pub mod schedule;
 pub mod unreachable;
 
 pub mod attempt_records;
@@ -37,6 +38,7 @@ use crate::clock_step::LastClockStep;
 use crate::pool::Pool;
 use expiry::ExpiryChecks;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// All mail in memory: which message has recipients where, and in which state they are.
 #[derive(Default, Serialize, Deserialize)]
@@ -44,6 +46,8 @@ pub struct Queue {
     pub messages: Messages,
     pub vertices: Pool<Vertex>,
     pub threads: Threads,
+    /// Maximum number of recipients in the unread part of each partial message.
+    pub unread: BTreeMap<MessageId, u32>,
     /// Threads with due vertices that are still to be deferred.
     pub deferrals: Deferrals,
     /// Threads with vertices that are still to be checked for expiry.
@@ -53,6 +57,11 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Maximum number of unread recipients of a message.
+    pub(crate) fn max_unread(&self, message: MessageId) -> u32 {
+        self.unread.get(&message).copied().unwrap_or(0)
+    }
+
     /// Changes a vertex in place, and the counts of its thread with it.
     pub(crate) fn change_vertex(&mut self, vertex: VertexId, change: impl FnOnce(&mut Vertex)) {
         let vertex = &mut self.vertices[vertex];

@@ -1,8 +1,10 @@
 //! The thread and the ring of a destination.
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::dispatch::{Dispatch, RingId};
 use crate::queue::{Destination, Queue, Thread, ThreadId};
+use crate::shell::Shell;
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
@@ -16,7 +18,12 @@ impl Scheduler {
         let last_step = self.queue.clock.number;
         let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(thread, ring);
-        self.restore_paged_thread(thread);
+        self.queue.restore_paged_thread(
+            &mut self.dispatch,
+            &self.admission,
+            self.shell.now,
+            thread,
+        );
         self.restore_thread(thread);
         // The restored state does not include a window that has died since.
         self.wait_with_window(thread);
@@ -30,7 +37,7 @@ impl Scheduler {
         let clause = self.config.select_or_default(channel, host);
         let (ring, is_new) = self.dispatch.rings.find_or_insert(&clause, channel, host);
         if is_new && !self.overrides.limits.is_empty() {
-            self.apply_limits_to_ring(ring);
+            self.dispatch.apply_limits_to_ring(&self.overrides, ring);
         }
         ring
     }
@@ -41,37 +48,44 @@ impl Scheduler {
         self.queue.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.dispatch.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
-        self.enqueue_due(thread);
-        self.reapply_limits_to_ring(ring);
+        self.dispatch.enqueue_due(&self.queue, &self.settings, self.shell.now, thread);
+        self.dispatch.reapply_limits_to_ring(&self.overrides, ring);
         // Overrides are rare.
         if !self.overrides.is_empty() {
-            self.update_hold(thread);
-            self.apply_limits_to_thread(thread);
+            self.queue.update_hold(&self.dispatch, &self.overrides, thread);
+            self.overrides.apply_limits_to_thread(&mut self.queue, thread);
         }
         self.join_window(thread);
     }
 
     /// Removes a thread that has neither vertices nor agents.
     pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
-        self.keep_removed_thread(thread);
+        self.admission.keep_removed_thread(
+            &mut self.queue,
+            &self.dispatch,
+            &mut self.shell,
+            thread,
+        );
         let thread_ref = &mut self.queue.threads[thread];
         self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
         let is_shifted = self.queue.is_shifted(thread);
-        self.timers.change_thread(thread, is_shifted, [timer, None]);
+        self.shell.timers.change_thread(thread, is_shifted, [timer, None]);
         self.queue.deferrals.remove(&thread);
         self.queue.expiry_checks.remove(&thread);
-        self.leave_window(thread);
+        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
         self.dispatch.leave_ring(&mut self.queue, thread);
         self.queue.threads.remove(thread);
     }
+}
 
+impl Admission {
     /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring(&mut self, ring: RingId) {
-        self.dispatch.leave_waitlist(ring);
-        self.end_suspension(ring);
-        self.admission.partials.drop_ring(ring);
-        self.dispatch.rings.remove(ring);
+    pub(crate) fn drop_ring(&mut self, dispatch: &mut Dispatch, shell: &mut Shell, ring: RingId) {
+        dispatch.leave_waitlist(ring);
+        dispatch.end_suspension(shell, ring);
+        self.partials.drop_ring(ring);
+        dispatch.rings.remove(ring);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Destinations that are known to be unreachable, and the reports that have shown it.
 //!
 //! New mail is tried at once unless its destination is known to be unreachable
-//! (`docs/architecture.md`, "What waits for a retry").
+//! (`docs/scheduling.md`, "What waits for a retry").
 
 use crate::Scheduler;
-use crate::dispatch::AgentId;
+use crate::dispatch::{AgentId, Dispatch};
 use crate::queue::retry::seconds_of;
-use crate::queue::{Diagnosis, Retry, ThreadId, VertexId};
+use crate::queue::{Diagnosis, Queue, Retry, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::time::Timestamp;
@@ -65,28 +65,18 @@ pub struct UnreachableReport {
 }
 
 impl Scheduler {
-    /// Creates a cause from the report of an agent about a vertex.
-    pub(crate) fn cause(
-        &self,
-        agent: AgentId,
-        vertex: VertexId,
-        diagnosis: Option<Rc<Diagnosis>>,
-    ) -> Cause {
-        let pid = self.dispatch.agents[agent].pid;
-        let id = Some(self.queue.messages[self.queue.vertices[vertex].message].spool_id());
-        Some(Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis }))
-    }
-
     /// Marks a destination as unreachable until its next try.
     ///
     /// That is not before the time in `known`. Returns the time of the next try. The clause must
     /// not be `queueonly`.
     pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
-        self.apply_clock_step(thread);
+        self.queue.apply_clock_step(&mut self.shell, thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.reason.is_firm());
-        let planned = former.map(|former| former.until).filter(|until| *until > self.now);
-        let until = planned.unwrap_or_else(|| self.next_try_of_host(thread)).max(known.until);
+        let planned = former.map(|former| former.until).filter(|until| *until > self.shell.now);
+        let until = planned
+            .unwrap_or_else(|| self.queue.next_try_of_host(&self.dispatch, &mut self.shell, thread))
+            .max(known.until);
         self.learned.revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
         // The try after the next one is spaced from the next one.
@@ -104,15 +94,31 @@ impl Scheduler {
     /// The destination has answered, or its last report does not blame it. So mail that waits only
     /// for the destination is due, and new mail is tried.
     pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
-        self.apply_clock_step(thread);
+        self.queue.apply_clock_step(&mut self.shell, thread);
         let retry = &mut self.queue.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.reason.is_firm()) {
             return;
         }
         retry.unreachable = None;
         self.learned.revision += 1;
-        if self.queue.threads[thread].waiting.wake_for_destination(self.now) {
-            self.make_some_due(thread);
+        if self.queue.threads[thread].waiting.wake_for_destination(self.shell.now) {
+            self.dispatch.make_some_due(&mut self.queue, &self.settings, self.shell.now, thread);
         }
+    }
+}
+
+impl Queue {
+    /// Creates a cause from the report of an agent about a vertex.
+    pub(crate) fn cause(
+        &self,
+        dispatch: &Dispatch,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        diagnosis: Option<Rc<Diagnosis>>,
+    ) -> Cause {
+        let pid = dispatch.agents[agent].pid;
+        let id = Some(self.messages[self.vertices[vertex].message].spool_id());
+        Some(Rc::new(UnreachableReport { pid, id, at: now, diagnosis }))
     }
 }

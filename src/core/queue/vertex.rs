@@ -307,7 +307,9 @@ impl Recipients {
 const PART: u8 = 1 << 7;
 
 impl Vertex {
-    /// When it was last given to an agent, in seconds since the epoch, if that is known.
+    /// Time when an agent last got it, in seconds since the epoch.
+    ///
+    /// `None` if it is not known.
     pub fn last_attempt(&self) -> Option<i64> {
         Some(self.last_fed.into()).filter(|time| *time > 0)
     }

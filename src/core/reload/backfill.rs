@@ -4,11 +4,12 @@
 //! by message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until
 //! then the vertex is due, but no agent gets it.
 
-use crate::Scheduler;
+use crate::Settings;
 use crate::dispatch::Dispatch;
 use crate::queue::{Queue, Thread, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use zsched_format::time::Timestamp;
 
 /// Number of skipped vertices that cost as much as one added.
 ///
@@ -42,62 +43,81 @@ impl Backfill {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Adds the due vertices of a thread that joins its ring.
     ///
     /// If there are few, all are added at once.
-    pub(crate) fn enqueue_due(&mut self, thread: ThreadId) {
-        if self.dispatch.rings[self.queue.threads[thread].ring].jobs.is_none() {
+    pub(crate) fn enqueue_due(
+        &mut self,
+        queue: &Queue,
+        settings: &Settings,
+        now: Timestamp,
+        thread: ThreadId,
+    ) {
+        if self.rings[queue.threads[thread].ring].jobs.is_none() {
             return;
         }
-        let due = self.queue.threads[thread].due.to_vec(&self.queue.vertices);
+        let due = queue.threads[thread].due.to_vec(&queue.vertices);
         if !due.is_empty() {
-            self.begin_backfill(thread, due);
+            self.begin_backfill(queue, settings, now, thread, due);
         }
     }
 
-    fn begin_backfill(&mut self, thread: ThreadId, vertices: Vec<VertexId>) {
-        let rest = self.dispatch.backfill.threads.entry(thread).or_default();
+    fn begin_backfill(
+        &mut self,
+        queue: &Queue,
+        settings: &Settings,
+        now: Timestamp,
+        thread: ThreadId,
+        vertices: Vec<VertexId>,
+    ) {
+        let rest = self.backfill.threads.entry(thread).or_default();
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
-        self.backfill_some(thread, self.settings.step());
+        self.backfill_some(queue, now, thread, settings.step());
     }
 
     /// Adds the next entries of the first thread.
-    pub(crate) fn backfill_step(&mut self, budget: usize) -> usize {
-        let Some(thread) = self.dispatch.backfill.threads.keys().next().copied() else {
+    pub(crate) fn backfill_step(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        budget: usize,
+    ) -> usize {
+        let Some(thread) = self.backfill.threads.keys().next().copied() else {
             return budget;
         };
         // The number of vertices that agents may be given changes.
-        self.queue.threads.mark(thread);
-        self.backfill_some(thread, budget)
+        queue.threads.mark(thread);
+        self.backfill_some(queue, now, thread, budget)
     }
 
     /// Adds up to `most` entries of a thread.
     ///
     /// Returns the unused part of `most`.
-    fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
+    fn backfill_some(
+        &mut self,
+        queue: &Queue,
+        now: Timestamp,
+        thread: ThreadId,
+        most: usize,
+    ) -> usize {
         let mut left = most * SKIPPED_PER_ADDED;
         while left > 0
-            && let Some(rest) = self.dispatch.backfill.threads.get_mut(&thread)
+            && let Some(rest) = self.backfill.threads.get_mut(&thread)
         {
             let next = rest.vertices.pop_front().filter(|_| rest.unqueued > 0);
             let Some(vertex) = next else {
-                self.dispatch.backfill.threads.remove(&thread);
+                self.backfill.threads.remove(&thread);
                 break;
             };
             // The number may belong to another vertex by now.
-            let is_left = self.queue.vertices.get(vertex).is_some_and(|vertex_ref| {
+            let is_left = queue.vertices.get(vertex).is_some_and(|vertex_ref| {
                 vertex_ref.thread == thread && vertex_ref.state == VertexState::Due
             });
-            if is_left && !self.dispatch.has_joined(&self.queue, vertex) {
-                self.dispatch
-                    .backfill
-                    .threads
-                    .get_mut(&thread)
-                    .expect("it was there above")
-                    .unqueued -= 1;
-                self.enqueue_vertex(vertex);
+            if is_left && !self.has_joined(queue, vertex) {
+                self.backfill.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
+                self.enqueue_vertex(queue, now, vertex);
                 left = left.saturating_sub(SKIPPED_PER_ADDED);
             } else {
                 left -= 1;
@@ -105,9 +125,7 @@ impl Scheduler {
         }
         left / SKIPPED_PER_ADDED
     }
-}
 
-impl Dispatch {
     /// Returns true if a due vertex leaves before it has a job.
     ///
     /// It is then no longer counted as one without a job.

@@ -25,6 +25,7 @@ use crate::Scheduler;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, RingId};
 use crate::queue::ThreadId;
 use crate::reload::backfill::Backfill;
+use crate::shell::Shell;
 use crate::sweep::SweptChange;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -47,8 +48,9 @@ impl Scheduler {
             self.find_successor_ring(ring, &agents);
         }
         self.settle_threads_at_work();
-        self.end_retired();
+        self.dispatch.end_retired(&mut self.shell);
         self.start_sweep(SweptChange::Configuration);
+        self.reconsider_jobs();
     }
 
     /// Finds a new ring for the agents of a retired one.
@@ -69,24 +71,9 @@ impl Scheduler {
                     &self.dispatch.rings[new].clause,
                 )
             {
-                return self.move_agents(old, new, agents);
+                return self.dispatch.move_agents(&mut self.shell, old, new, agents);
             }
         }
-    }
-
-    /// Moves all agents of a ring to another one that has none.
-    fn move_agents(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
-        self.dispatch.rings[new].agents = std::mem::take(&mut self.dispatch.rings[old].agents);
-        self.dispatch.rings[new].idle = std::mem::take(&mut self.dispatch.rings[old].idle);
-        // A new configuration ends a suspension.
-        self.end_suspension(old);
-        self.dispatch.rings[new].starts = std::mem::take(&mut self.dispatch.rings[old].starts);
-        for agent in agents {
-            self.dispatch.agents[*agent].ring = new;
-            // The timeout of the new clause may be shorter.
-            self.dispatch.agents.mark(*agent);
-        }
-        self.dispatch.serve_later(old);
     }
 
     fn settle_threads_at_work(&mut self) {
@@ -95,22 +82,11 @@ impl Scheduler {
         threads.into_iter().for_each(|thread| self.reassign_ring(thread));
     }
 
-    /// Ends the idle agents of retired rings.
-    fn end_retired(&mut self) {
-        let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state(), AgentState::Idle(_))
-                && self.dispatch.rings[agent.ring].is_retired
-        };
-        let agents = self.dispatch.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
-        let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
-        agents.into_iter().for_each(|agent| self.retire_agent(agent));
-    }
-
     /// Applies the present configuration and clock to a thread.
     ///
     /// Does nothing if that was done before.
     pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
-        self.apply_clock_step(thread);
+        self.queue.apply_clock_step(&mut self.shell, thread);
         let old = self.queue.threads[thread].ring;
         if !self.dispatch.rings[old].is_retired {
             return;
@@ -121,7 +97,7 @@ impl Scheduler {
         self.join_ring(thread, new);
         let clause = &self.dispatch.rings[new].clause;
         if has_other_ages(&self.dispatch.rings[old].clause, clause) {
-            self.queue.threads[thread].expiry_check = Some(self.now);
+            self.queue.threads[thread].expiry_check = Some(self.shell.now);
         }
         if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
             self.queue.deferrals.remove(&thread);
@@ -131,14 +107,39 @@ impl Scheduler {
             self.queue.threads[thread].retry.unreachable = None;
             self.queue.threads[thread].waiting.set_all(None);
         } else if self.dispatch.rings[old].clause.is_etrn_only() {
-            let next = self.next_try_of_host(thread);
+            let next = self.queue.next_try_of_host(&self.dispatch, &mut self.shell, thread);
             self.queue.threads[thread].waiting.set_all(Some(next));
-            self.queue.threads[thread].waiting.wake_for_destination(self.now);
+            self.queue.threads[thread].waiting.wake_for_destination(self.shell.now);
         }
     }
 }
 
 impl Dispatch {
+    /// Moves all agents of a ring to another one that has none.
+    fn move_agents(&mut self, shell: &mut Shell, old: RingId, new: RingId, agents: &[AgentId]) {
+        self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
+        self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
+        // A new configuration ends a suspension.
+        self.end_suspension(shell, old);
+        self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
+        for agent in agents {
+            self.agents[*agent].ring = new;
+            // The timeout of the new clause may be shorter.
+            self.agents.mark(*agent);
+        }
+        self.serve_later(old);
+    }
+
+    /// Ends the idle agents of retired rings.
+    fn end_retired(&mut self, shell: &mut Shell) {
+        let is_of_no_use = |agent: &Agent| {
+            matches!(agent.state(), AgentState::Idle(_)) && self.rings[agent.ring].is_retired
+        };
+        let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
+        let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
+        agents.into_iter().for_each(|agent| self.retire_agent(shell, agent));
+    }
+
     fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
         let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
         for (id, agent) in self.agents.iter() {

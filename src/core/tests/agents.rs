@@ -138,7 +138,7 @@ fn message_that_kills_agents_does_not_delay_others() {
     let mut world = World::new(ONE);
     world.messages(1..=5, "c/a.test");
     let mut delivered = 0;
-    while world.core.totals().messages > 1 {
+    while world.core.view().totals().messages > 1 {
         let (agent, jobs) = world.hungry_new_agent();
         let mut jobs = std::collections::VecDeque::from(jobs);
         while let Some(job) = jobs.pop_front() {
@@ -217,7 +217,7 @@ fn idle_agent_ends_after_idle_timeout() {
     world.pass_seconds(2);
     assert_eq!(world.take_lines(agent), ["(kill)"]);
     world.dies(agent, AgentEnd::Signalled(9));
-    assert!(!world.core.has_agents());
+    assert!(!world.core.view().has_agents());
 }
 
 #[test]
@@ -249,12 +249,14 @@ fn drain_stops_agents_and_starts_none() {
     for agent in world.started.clone() {
         world.dies(agent, AgentEnd::Exited(0));
     }
-    assert!(!world.core.has_agents());
+    assert!(!world.core.view().has_agents());
     assert_eq!(world.started.len(), 2);
     assert!(world.shows(1)[0].ends_with("tries=0 "), "{:?}", world.shows(1));
 }
 
-/// All of its present job is reported when it dies, so the jobs behind it do not count as tried.
+/// All of its present job is reported when it dies.
+///
+/// So the jobs behind it do not count as tried.
 #[test]
 fn agent_death_does_not_count_unstarted_jobs_as_tried() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=5\n\tcommand=x\n");
@@ -406,7 +408,7 @@ fn failed_agent_start_suspends_ring() {
             failed += new_agents_end(&mut world, &end);
         }
         assert!(failed <= 4 + 7, "{failed} failed starts in two minutes: {end}");
-        let why = world.core.why_message(240).expect("it waits");
+        let why = world.core.view().why_message(240).expect("it waits");
         let why::Why::Suspended { failure, .. } = &why[0].why else { panic!("{why:?}") };
         assert_eq!(failure.reason, end.to_string());
         // The fork rate is left to other rings.
@@ -476,4 +478,58 @@ fn failed_start_does_not_suspend_ring_with_working_agents() {
     assert_eq!(failed, 2);
     world.message(4, &["c/h4"]);
     assert_eq!(world.started.len(), 4, "another host is served at once");
+}
+
+#[test]
+fn idle_agent_that_answers_stays_until_idle_timeout() {
+    let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m idle-ping=1m\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.hungry_new_agent();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    for _ in 0..2 {
+        world.pass_seconds(59);
+        assert_eq!(world.take_lines(agent), [""; 0]);
+        world.pass_seconds(1);
+        assert_eq!(world.take_lines(agent), ["#idle"]);
+        world.hungry(agent);
+    }
+    // The questions do not make its idle time begin again.
+    world.pass_seconds(60);
+    assert_eq!(world.take_lines(agent), ["(retire)"]);
+}
+
+#[test]
+fn idle_agent_that_does_not_answer_is_replaced() {
+    let mut world = World::new("c/*\n\tmaxring=1 idlemax=1h idle-ping=1m\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.hungry_new_agent();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.pass_seconds(60);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
+    // Mail that comes meanwhile stays queued, and is not lost on an agent that hangs.
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
+    world.pass_seconds(30);
+    assert_eq!(world.take_lines(agent), ["(kill)"]);
+    world.dies(agent, AgentEnd::Signalled(9));
+    let (next, jobs) = world.hungry_new_agent();
+    assert_ne!(next, agent);
+    assert_eq!(jobs, ["2\ta.test"]);
+}
+
+#[test]
+fn mail_waits_for_agent_that_is_asked_only_until_it_answers() {
+    let mut world = World::new("c/*\n\tmaxring=1 idlemax=1h idle-ping=1m\n\tcommand=x\n");
+    world.message(1, &["c/a.test"]);
+    let (agent, jobs) = world.hungry_new_agent();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    world.pass_seconds(60);
+    world.message(2, &["c/a.test"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
+    world.hungry(agent);
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
+    assert_eq!(world.started.len(), 1);
 }

@@ -223,3 +223,64 @@ fn agent_is_retired_at_maximum_age() {
     world.pass_seconds(11);
     assert_eq!(world.take_lines(next), ["(retire)"]);
 }
+
+#[test]
+fn agent_is_retired_after_maximum_number_of_jobs() {
+    let mut world = World::new("c/*\n\tmaxring=1 overfeed=100 agent-jobs=3\n\tcommand=x\n");
+    world.messages(1..=7, "c/a.test");
+    let mut bursts = Vec::new();
+    for _ in 0..3 {
+        let (agent, jobs) = world.hungry_new_agent();
+        bursts.extend(world.works(agent, jobs, "ok3"));
+        if bursts.last().is_some_and(|burst| burst[0] == "#idle") {
+            break;
+        }
+        world.dies(agent, AgentEnd::Exited(0));
+    }
+    let bursts: Vec<Vec<&str>> =
+        bursts.iter().map(|burst| burst.iter().map(|job| &job[..1]).collect()).collect();
+    let jobs = |bursts: &[Vec<&str>]| bursts.concat().join("");
+    assert_eq!(jobs(&bursts), "123(456(7#", "{bursts:?}");
+    assert!(bursts.iter().all(|burst| burst.len() <= 2), "one, then the two that are left");
+}
+
+/// Serves `count` messages, with a new one after each, and returns their numbers in order.
+fn random_order(seed: u64, count: u64) -> Vec<u64> {
+    let text = "c/*\n\tmaxring=1 overfeed=0 job-order=random\n\tcommand=x\n";
+    let mut world = World::with(Settings { seed, ..Settings::default() }, text);
+    world.messages(1..=100, "c/a.test");
+    let (agent, mut jobs) = world.hungry_new_agent();
+    let mut order = Vec::new();
+    for new in 101..=100 + count {
+        let number = jobs[0].split('\t').next().expect("a job").to_string();
+        order.push(number.parse().expect("a number"));
+        world.message(new, &["c/a.test"]);
+        world.agent_line(agent, &format!("{number}/100\t\tok3"));
+        world.hungry(agent);
+        jobs = world.take_lines(agent);
+    }
+    order
+}
+
+#[test]
+fn random_order_depends_on_seed_only() {
+    let orders: Vec<Vec<u64>> = (1..=3).map(|seed| random_order(seed, 100)).collect();
+    assert_eq!(orders[0], random_order(1, 100));
+    assert_ne!(orders[0], orders[1]);
+    assert!(orders.iter().all(|order| !order.is_sorted()));
+}
+
+#[test]
+fn random_order_starves_no_message() {
+    let order = random_order(7, 2000);
+    for (served, number) in order.iter().enumerate() {
+        // Of those that are left, the 32 that came first are candidates.
+        let before = order[served..].iter().filter(|other| *other < number).count();
+        let left = (1..*number).filter(|other| !order.contains(other)).count();
+        assert!(before + left < 32, "{number} was chosen before its time");
+    }
+    let longest = order.iter().enumerate().map(|(served, number)| served as i64 - *number as i64);
+    assert!(longest.max().expect("some") < 32 * 16, "a message was passed over too often");
+    let all = (1..=1600).filter(|number| !order.contains(number));
+    assert_eq!(all.count(), 0, "everything that came 400 messages ago is delivered");
+}

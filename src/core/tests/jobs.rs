@@ -1,7 +1,7 @@
 //! Rings that choose work by message.
 
 use super::*;
-use zsched_format::priority::{LOWEST_PRIORITY, PRIORITY_STEP};
+use zsched_format::priority::{KEPT_PRIORITY, LOWEST_PRIORITY, PRIORITY_STEP};
 
 const RING: &str = "interval=1m retries=1 skew=1 maxring=1 maxthr=2 overfeed=20";
 
@@ -84,7 +84,9 @@ fn agent_gets_burst_of_consecutive_entries_in_thread() {
     assert_eq!(bursts[2..4], [["4\tb"], ["5\ta"]]);
 }
 
-/// A host at its limit of agents is skipped, and so is a message with no other host.
+/// A host at its limit of agents is skipped.
+///
+/// So is a message with no other host.
 #[test]
 fn blocked_host_is_skipped() {
     let mut world =
@@ -171,8 +173,9 @@ fn urgent_messages_go_first() {
     assert_eq!(world.sequence(), "35241");
 }
 
-/// A message is overtaken only by those that arrive less than a minute later for each step between
-/// their priorities.
+/// A message is overtaken by later ones of higher priority only.
+///
+/// They arrive less than a minute later for each step between the priorities.
 #[test]
 fn urgent_messages_do_not_starve_others() {
     let mut world = world("job-order");
@@ -227,7 +230,7 @@ fn ring_with_urgent_mail_gets_agent_first() {
     assert_eq!(order, ["1", "4", "2"]);
     // Kept mail (`mail-priority=z`) gets no agent until the configuration changes.
     assert_eq!(world.started.len(), 3);
-    let why = world.core.why_thread(b"d", b"h").expect("it is there");
+    let why = world.core.view().why_thread(b"d", b"h").expect("it is there");
     assert!(
         matches!(why[0].why, why::Why::Refused { refusal: Refusal::PriorityHeld, .. }),
         "{why:?}"
@@ -245,7 +248,7 @@ fn why_names_messages_that_come_first() {
     world.messages(2..=3, "smtp/a");
     world.handle(Event::Arrived(urgent(4, 7, START)));
     let rank = |world: &World, number| {
-        let mut waits = world.core.why_message(number).expect("it is queued");
+        let mut waits = world.core.view().why_message(number).expect("it is queued");
         waits.remove(0).rank
     };
     // Agents were started for the first messages, and have not asked for work yet.
@@ -257,7 +260,7 @@ fn why_names_messages_that_come_first() {
     assert_eq!(rank(&world, 1), None, "an agent has it");
     let third = rank(&world, 3).expect("it is due");
     assert!((third.job.before, third.job.is_blocked) == (1, true), "{third:?}");
-    let waits = world.core.why_message(3).expect("it is queued");
+    let waits = world.core.view().why_message(3).expect("it is queued");
     assert!(matches!(waits[0].why, why::Why::InLine { before: None, .. }), "{waits:?}");
     let late = rank(&world, 4).expect("it is due");
     assert_eq!((late.job.before, late.priority, late.job.is_blocked), (2, 7, false));
@@ -344,4 +347,64 @@ fn large_wave_becomes_due_in_steps() {
     let bursts = world.works(agent, jobs, "ok3");
     assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
     assert_eq!(world.core.queue.threads.len(), 0);
+}
+
+/// Bulk for 500 hosts; an urgent message comes in the middle, or its priority is set then.
+#[test]
+fn urgent_message_goes_before_the_rest_of_bulk() {
+    for is_set_later in [false, true] {
+        let mut world =
+            World::new("c/*\n\tmaxring=1 overfeed=0 job-order priority-step=1d\n\tcommand=x\n");
+        let hosts = |count: usize| (0..count).map(|n| format!("c/h{n}")).collect::<Vec<_>>();
+        let deliver = |world: &mut World, agent, jobs: Vec<String>| {
+            let [number, host] = jobs[0].split('\t').collect::<Vec<_>>()[..] else { panic!() };
+            let offset = 100 * (host[1..].parse::<u32>().expect("a number") + 1);
+            let line = format!("{number}/{offset}\t\tok3");
+            world.agent_line(agent, &line);
+            world.hungry(agent);
+            number.to_string()
+        };
+        let bulk = hosts(500);
+        world.message(1, &bulk.iter().map(String::as_str).collect::<Vec<_>>());
+        let (agent, mut jobs) = world.hungry_new_agent();
+        for _ in 0..100 {
+            deliver(&mut world, agent, jobs);
+            jobs = world.take_lines(agent);
+        }
+        world.pass_seconds(600);
+        let few = hosts(20);
+        world.message(2, &few.iter().map(String::as_str).collect::<Vec<_>>());
+        let id = world.core.view().message(2).expect("queued").spool_id();
+        let priority = if is_set_later { 0 } else { 5 };
+        let order = Order::SetPriority { messages: vec![id], priority };
+        world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+        // The present job, and then the urgent message or the rest of the bulk.
+        assert_eq!(deliver(&mut world, agent, jobs), "1");
+        let mut served = Vec::new();
+        for _ in 0..20 {
+            jobs = world.take_lines(agent);
+            served.push(deliver(&mut world, agent, jobs));
+        }
+        let expected = if is_set_later { "2" } else { "1" };
+        assert!(served.iter().all(|number| number == expected), "{served:?}");
+    }
+}
+
+#[test]
+fn priority_z_keeps_message_and_survives_restart() {
+    let mut world = World::new("c/*\n\tmaxring=1 job-order\n\tcommand=x\n");
+    world.cannot_start_agents = true;
+    world.message(1, &["c/a.test"]);
+    let id = world.core.view().message(1).expect("queued").spool_id();
+    let set = |priority| Order::SetPriority { messages: vec![id], priority };
+    world.handle(Event::Ordered { ticket: 1, by: "root".into(), order: set(KEPT_PRIORITY) });
+    assert!(world.shows(1)[0].contains(" Kept "), "{:?}", world.shows(1));
+    let changes: Vec<_> = world.core.view().overrides().iter().collect();
+    let mut next = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
+    changes.into_iter().for_each(|change| next.handle(Event::Override(change)));
+    next.message(1, &["c/a.test"]);
+    assert!(next.shows(1)[0].contains(" Kept "), "{:?}", next.shows(1));
+    assert!(next.started.is_empty());
+    next.handle(Event::Ordered { ticket: 2, by: "root".into(), order: set(1) });
+    assert_eq!(next.started.len(), 1);
 }

@@ -80,7 +80,7 @@ fn restart_keeps_unreachable_destination_and_cause() {
     world.agent_line(agent, "3/100\t\tdeferall connection refused");
     world.hungry(agent);
     let cause = |world: &World| {
-        let waits = world.core.why_thread(b"c", b"a.test").expect("a thread");
+        let waits = world.core.view().why_thread(b"c", b"a.test").expect("a thread");
         match &waits[0].why {
             why::Why::Retry { unreachable: Some(known), .. } => known.clone(),
             other => panic!("{other:?}"),
@@ -138,8 +138,8 @@ fn learned_state_without_matching_message_is_dropped() {
 fn new_scheduler_exports_no_learned_state() {
     let mut world = World::new(CF);
     world.messages(1..=5, "c/a.test");
-    assert_eq!((learned_state(&world), world.core.learned_revision()), (vec![], 0));
-    assert_eq!(after_deferral().core.learned_revision(), 2);
+    assert_eq!((learned_state(&world), world.core.view().learned_revision()), (vec![], 0));
+    assert_eq!(after_deferral().core.view().learned_revision(), 2);
 }
 
 /// A scheduler that ends before everything is loaded exports all that it imported.

@@ -38,7 +38,7 @@ fn second_arrival_of_loaded_number_is_ignored() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     world.message(1, &["c/b.test"]);
-    assert_eq!(world.core.totals().messages, 1);
+    assert_eq!(world.core.view().totals().messages, 1);
     assert_eq!(world.shows(1).len(), 1);
 }
 
@@ -145,7 +145,7 @@ fn message_stays_while_another_agent_has_its_alternative() {
     };
     read(&mut world, vec![200], Vec::new());
     assert_eq!(world.removed(), [""; 0], "the other agent has the recipient");
-    assert_eq!(world.core.totals().messages, 1);
+    assert_eq!(world.core.view().totals().messages, 1);
     // That agent was killed.
     world.pass(Settings::default().failed_write);
     read(&mut world, Vec::new(), vec![group(200)]);
@@ -155,7 +155,9 @@ fn message_stays_while_another_agent_has_its_alternative() {
     assert_eq!(world.removed(), ["1"]);
 }
 
-/// A read that the core did not ask for would answer one that it asks for meanwhile.
+/// A read that the core did not ask for is ignored.
+///
+/// It would answer one that the core asks for meanwhile.
 #[test]
 fn control_file_is_read_only_on_request() {
     let mut world = World::new(ONE);
@@ -164,13 +166,13 @@ fn control_file_is_read_only_on_request() {
         world.done.iter().filter(|action| matches!(action, Action::ReadAgain(_))).count()
     };
     world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
-    assert_eq!(world.core.totals().messages, 1, "the core did not ask for the file");
+    assert_eq!(world.core.view().totals().messages, 1, "the core did not ask for the file");
     for _ in 0..2 {
         world.handle(Event::ChangedOnDisk { number: 1 });
         assert_eq!(reads(&world), 1, "one at a time");
     }
     world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
-    assert_eq!(world.core.totals().messages, 0);
+    assert_eq!(world.core.view().totals().messages, 0);
     world.handle(Event::ChangedOnDisk { number: 1 });
     assert_eq!(reads(&world), 1, "it is not known any more");
 }
@@ -187,7 +189,7 @@ fn resync_without_control_file_forgets_message() {
         world.agent_line(agent, "#resync 1");
         world.hungry(agent);
         world.handle(Event::ReadAgain { number: 1, outcome });
-        assert_eq!(world.core.totals().messages, 0);
+        assert_eq!(world.core.view().totals().messages, 0);
         assert_eq!(world.removed(), [""; 0], "there is nothing to remove");
         // The agent has b.test as its next job by then.
         world.agent_line(agent, "1/200\t\tok3");
@@ -205,7 +207,11 @@ fn resync_with_reused_number_forgets_old_message_only() {
     let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
     world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
     assert_eq!(world.removed(), [""; 0], "the files belong to another message");
-    assert_eq!(world.core.number_state(1), NumberState::Unknown, "a scan finds the other message");
+    assert_eq!(
+        world.core.view().number_state(1),
+        NumberState::Unknown,
+        "a scan finds the other message"
+    );
 }
 
 #[test]
@@ -249,7 +255,9 @@ fn tried_recipient_expires_at_expiry() {
     assert_eq!(world.removed(), ["1"]);
 }
 
-/// The time of a notice in a control file has no fraction, that of the message has one.
+/// The time of a notice in a control file has no fraction.
+///
+/// That of the message has one.
 #[test]
 fn delay_notice_of_former_scheduler_is_not_repeated() {
     for (noted, expected) in [(true, 0), (false, 1)] {
@@ -355,7 +363,7 @@ fn finished_messages_leave_no_state() {
         world.works(agent, jobs, "ok3");
     }
     assert_eq!(world.removed().len(), 1000);
-    let totals = world.core.totals();
+    let totals = world.core.view().totals();
     assert_eq!((totals.messages, totals.threads, totals.vertices, totals.recipients), (0, 0, 0, 0));
     assert_eq!(totals.counters.recipients_out, 1000);
 }
@@ -404,7 +412,9 @@ fn message_with_undeliverable_line_is_moved_aside() {
     assert_eq!(world.removed(), ["1*"]);
 }
 
-/// The files of a message are gone while an agent has it, and a router uses its number again.
+/// The files of a message are gone while an agent has it.
+///
+/// A router uses its number again.
 #[test]
 fn report_about_forgotten_message_does_not_apply_to_reused_number() {
     let mut world = World::new("c/*\n\tmaxring=2 maxthr=1\n\tcommand=x\n");

@@ -147,11 +147,12 @@ fn clause_without_command_keeps_mail_and_logs() {
     assert!(world.started.is_empty());
     let pending: Vec<_> = world
         .core
+        .view()
         .ring_ids()
         .iter()
-        .filter_map(|ring| world.core.ring(*ring))
+        .filter_map(|ring| world.core.view().ring(*ring))
         .flat_map(|ring| &ring.threads)
-        .filter_map(|thread| world.core.pending_reason(world.core.thread(*thread)?))
+        .filter_map(|thread| world.core.view().pending_reason(world.core.view().thread(*thread)?))
         .collect();
     assert_eq!(pending, [Reason::Refused(Refusal::NoCommand); 2]);
     let logged = |line: &&String| line.contains("no clause has a command");
@@ -181,7 +182,7 @@ fn waitlists_of_all_resources_get_turns() {
         }
     }
     let started = |world: &World, channel: &str| {
-        let threads = world.core.why_thread(channel.as_bytes(), b"h0.test");
+        let threads = world.core.view().why_thread(channel.as_bytes(), b"h0.test");
         threads.is_some_and(|waits| {
             matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. })
         })
@@ -192,7 +193,9 @@ fn waitlists_of_all_resources_get_turns() {
     }
 }
 
-/// A ring that always has new mail does not take the starts of every second from one that waits.
+/// A ring with much new mail leaves starts to others.
+///
+/// Another ring waits for the starts of each second.
 #[test]
 fn busy_ring_does_not_overtake_waiting_ring() {
     let settings = Settings { fork_rate: 2, ..Settings::default() };
@@ -203,7 +206,7 @@ fn busy_ring_does_not_overtake_waiting_ring() {
         world.now += Duration::from_millis(500);
         world.message(number, &[&format!("c/h{number}.test")]);
     }
-    let waits = world.core.why_thread(b"d", b"quiet.test").expect("it is queued");
+    let waits = world.core.view().why_thread(b"d", b"quiet.test").expect("it is queued");
     assert!(matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. }), "{waits:?}");
 }
 

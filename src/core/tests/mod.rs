@@ -16,6 +16,7 @@ mod paging;
 mod partial;
 mod preemption_reserve;
 mod reload;
+mod schedules;
 mod status;
 mod windows;
 // tests/compat/ uses the rest of it.

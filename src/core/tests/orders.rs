@@ -59,7 +59,7 @@ impl World {
     }
 
     fn why(&self, number: u64) -> Vec<Why> {
-        let waits = self.core.why_message(number).unwrap_or_default();
+        let waits = self.core.view().why_message(number).unwrap_or_default();
         waits.into_iter().map(|wait| wait.why).collect()
     }
 }
@@ -146,14 +146,14 @@ fn held_message_does_not_expire_and_release_tries_once() {
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
     world.pass_seconds(100_000);
-    assert_eq!(world.core.totals().recipients, 1, "it is still there");
+    assert_eq!(world.core.view().totals().recipients, 1, "it is still there");
     world.order(Order::Release(message(1)));
     world.pass_seconds(1);
     let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferred later");
     world.pass_seconds(60);
-    assert_eq!(world.core.totals().recipients, 0, "now it is too old");
+    assert_eq!(world.core.view().totals().recipients, 0, "now it is too old");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn held_thread_mail_expires() {
     world.order(hold(destinations("*/*")));
     world.message(1, &["c/a.test"]);
     world.pass_seconds(7300);
-    assert_eq!(world.core.totals().recipients, 0);
+    assert_eq!(world.core.view().totals().recipients, 0);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn restart_keeps_overrides() {
     world.messages(1..=2, "c/a.test");
     world.order(hold(message(2)));
     world.order(hold(destinations("c/b.test")));
-    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.view().overrides().iter().collect();
     let mut next = World::new(ONE);
     for order in orders {
         next.handle(Event::Override(order));
@@ -185,7 +185,9 @@ fn restart_keeps_overrides() {
     assert!(matches!(&next.why(3)[..], [Why::Held { .. }]));
 }
 
-/// A removal that has to wait for an agent is an override until the message has left.
+/// A removal that waits for an agent is an override.
+///
+/// It is one until the message has left.
 #[test]
 fn pending_removal_of_fed_message_survives_restart() {
     let mut world = World::new(ONE);
@@ -193,23 +195,23 @@ fn pending_removal_of_fed_message_survives_restart() {
     world.hungry_new_agent();
     assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
     world.order(Order::Delete(whole(2)));
-    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.view().overrides().iter().collect();
     assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
     let mut next = World::new(ONE);
     orders.into_iter().for_each(|order| next.handle(Event::Override(order)));
     next.messages(1..=1, "c/a.test");
     next.handle(Event::InitialScanDone);
-    assert_eq!(next.core.totals().recipients, 0);
+    assert_eq!(next.core.view().totals().recipients, 0);
     assert!(next.started.is_empty());
     next.store(Ok(()));
     next.answer_report(1);
     assert_eq!(next.removed(), ["1"]);
-    assert!(next.core.overrides().is_empty());
+    assert!(next.core.view().overrides().is_empty());
     let is_kept = |action: &Action| matches!(action, Action::StoreOverrides { ticket: None, .. });
     assert!(next.done.iter().any(is_kept));
     // It does not apply to another message with the same number.
     next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
-    assert_eq!(next.core.totals().recipients, 1);
+    assert_eq!(next.core.view().totals().recipients, 1);
 }
 
 #[test]
@@ -220,9 +222,9 @@ fn message_hold_ends_when_number_is_reused() {
     world.handle(Event::Override(OverrideChange::Hold(held)));
     world.handle(Event::InitialScanDone);
     world.pass_seconds(3600);
-    assert_eq!(world.core.overrides().len(), 1, "the held message may still arrive");
+    assert_eq!(world.core.view().overrides().len(), 1, "the held message may still arrive");
     world.message(5, &["c/a.test"]);
-    assert!(world.core.overrides().is_empty());
+    assert!(world.core.view().overrides().is_empty());
     assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: None, .. }]));
     assert_eq!(world.started.len(), 1);
 }
@@ -317,7 +319,7 @@ fn expire_order_fails_mail_and_notifies_sender() {
     world.agent_line(agent, "1/100\t\tdeferred later");
     world.hungry(agent);
     world.store(Ok(()));
-    assert_eq!(world.core.totals().recipients, 0);
+    assert_eq!(world.core.view().totals().recipients, 0);
 }
 
 #[test]
@@ -341,7 +343,7 @@ fn delete_is_answered_after_tags_are_written() {
     assert!(world.done.iter().any(obeyed), "{:?}", world.done);
     world.done.clear();
     world.order(Order::Delete(whole(1)));
-    assert_eq!(world.core.totals().recipients, 0);
+    assert_eq!(world.core.view().totals().recipients, 0);
 }
 
 #[test]
@@ -367,7 +369,7 @@ fn delete_and_reroute_of_fed_mail_wait_for_job_end() {
         let is_it =
             |action: &Action| matches!(action, Action::Note(note) if note.occasion == occasion);
         assert!(world.done.iter().any(is_it), "{:?}", world.done);
-        assert_eq!(world.core.totals().recipients, 0);
+        assert_eq!(world.core.view().totals().recipients, 0);
     }
 }
 
@@ -390,7 +392,7 @@ fn limit_override_ends_at_its_time() {
     let of_thread = world.order(set(destinations("c/a.test"), LimitName::MaxRing, 2));
     assert_eq!(of_thread.refusal, Some(OrderRefusal::OfRings));
     world.pass_seconds(61);
-    assert!(world.core.overrides().is_empty());
+    assert!(world.core.view().overrides().is_empty());
     for agent in world.started.clone() {
         world.dies(agent, AgentEnd::Exited(0));
     }
@@ -408,7 +410,7 @@ fn maxthr_override_allows_more_agents() {
     world.order(Order::Set { scope: scope.clone(), limit, value: 3, until: None });
     assert_eq!(world.started.len(), 3);
     world.order(Order::Unset { scope, limit });
-    assert!(world.core.overrides().is_empty());
+    assert!(world.core.view().overrides().is_empty());
 }
 
 #[test]
@@ -431,7 +433,7 @@ fn selection_proceeds_in_steps() {
     let find = |selector: &MailFilter| {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
         while !cursor.is_over() {
-            let selected = world.core.select(selector, &mut cursor, 3);
+            let selected = world.core.view().select(selector, &mut cursor, 3);
             assert!(selected.len() <= 4);
             found.extend(selected.iter().map(|selected| selected.target.number));
         }
@@ -529,14 +531,14 @@ fn hold_messages_holds_and_releases_several() {
     let messages = vec![id(2), id(3), id(99), id(3)];
     let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
     assert_eq!((effect.messages, effect.recipients, effect.refusal), (2, 2, None));
-    assert_eq!(world.core.dry_run_release(id(2)).recipients, 1);
-    assert_eq!(world.core.dry_run_release(id(4)), Effect::default());
+    assert_eq!(world.core.view().dry_run_release(id(2)).recipients, 1);
+    assert_eq!(world.core.view().dry_run_release(id(4)), Effect::default());
     let selector = MailFilter { held: true, ..MailFilter::default() };
-    let found = world.core.select(&selector, &mut Cursor::default(), 100);
+    let found = world.core.view().select(&selector, &mut Cursor::default(), 100);
     assert_eq!(found.iter().map(|found| found.id.number).collect::<Vec<_>>(), [2, 3]);
     let effect = world.order(Order::ReleaseMessages(vec![id(3), id(4)]));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
-    assert_eq!(world.core.overrides().len(), 1);
+    assert_eq!(world.core.view().overrides().len(), 1);
 }
 
 /// Each individually held message takes room in the file of orders.
@@ -561,7 +563,9 @@ fn held_messages_are_limited() {
     assert!(matches!(&world.why(3)[..], [Why::Held { .. }]));
 }
 
-/// An order whose note cannot be written is answered at once, and the note is written later.
+/// An order whose note cannot be written is answered at once.
+///
+/// The note is written later.
 #[test]
 fn order_with_failed_note_is_answered() {
     let mut world = World::new(ONE);
@@ -594,7 +598,7 @@ fn selection_continues_within_message() {
     world.message(2, &hosts[..3]);
     let (mut cursor, mut found, mut steps) = (Cursor::default(), Vec::new(), 0);
     while !cursor.is_over() {
-        let selected = world.core.select(&MailFilter::default(), &mut cursor, 7);
+        let selected = world.core.view().select(&MailFilter::default(), &mut cursor, 7);
         assert!(selected.len() <= 7);
         let targets: Vec<Target> = selected.into_iter().map(|found| found.target).collect();
         let effect = world.order(Order::Delete(targets.clone()));

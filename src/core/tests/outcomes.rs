@@ -44,7 +44,7 @@ fn final_status_finishes_recipient_and_message() {
             world.answer_report(1);
         }
         assert_eq!(world.removed(), ["1"], "{word}");
-        assert_eq!(world.core.totals().messages, 0);
+        assert_eq!(world.core.view().totals().messages, 0);
     }
 }
 
@@ -89,10 +89,14 @@ fn failed_removal_is_tried_again() {
     world.done.clear();
     let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
     world.handle(Event::Removed { number: 1, outcome });
-    assert_eq!(world.core.number_state(1), NumberState::Leaving, "it must not be read again");
+    assert_eq!(
+        world.core.view().number_state(1),
+        NumberState::Leaving,
+        "it must not be read again"
+    );
     world.pass_seconds(40);
     assert_eq!(world.removed(), ["1"]);
-    assert_eq!(world.core.number_state(1), NumberState::Unknown);
+    assert_eq!(world.core.view().number_state(1), NumberState::Unknown);
 }
 
 #[test]
@@ -313,8 +317,8 @@ fn recipients_of_one_vertex_finish_separately() {
     world.agent_line(agent, "1/472\tn\tdeferred later");
     world.agent_line(agent, "1/523\t\terror2 no such user");
     world.hungry(agent);
-    let message = world.core.message(1).expect("still queued");
-    let queued = world.core.vertices_of(message).next().expect("with a recipient left");
+    let message = world.core.view().message(1).expect("still queued");
+    let queued = world.core.view().vertices_of(message).next().expect("with a recipient left");
     assert_eq!(queued.vertex.recipients.pending(), [472]);
     assert_eq!(states(&world), ["ok3", "error2"]);
 }
@@ -405,7 +409,9 @@ fn new_mail_for_unreachable_host_starts_no_tries() {
     }
 }
 
-/// A world with a hundred messages for one destination, of which ten are processed in each turn.
+/// A world with a hundred messages for one destination.
+///
+/// Ten of them are processed in each turn.
 fn large_thread(slots: &str) -> World {
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let text = format!("c/*\n\tinterval=1m retries=5 maxring=1{slots}\n\tcommand=x\n");
@@ -474,7 +480,7 @@ fn large_destination_expires_in_steps() {
     world.agent_line(agent, "1/100\t\tdeferall cannot connect");
     world.hungry(agent);
     world.pass(Duration::from_secs(1799));
-    assert_eq!(world.core.loaded(), 100);
+    assert_eq!(world.core.view().loaded(), 100);
     world.now += Duration::from_secs(1);
     let notes = |world: &World| {
         world.done.iter().filter(|action| matches!(action, Action::Note(_))).count()

@@ -54,8 +54,8 @@ fn waiting_message_is_paged_out_and_restored() {
         records.iter().map(|(n, until, _)| (*n, *until)).collect::<Vec<_>>(),
         [(1, Some(60)), (2, Some(60)),]
     );
-    assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
-    assert_eq!(world.core.paged_recipients(), 2);
+    assert_eq!((world.core.view().loaded(), world.core.view().recipients()), (0, 0));
+    assert_eq!(world.core.view().paged_recipients(), 2);
     world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(records).expect("two");
     // It was loaded early, and continues to wait.
@@ -63,7 +63,7 @@ fn waiting_message_is_paged_out_and_restored() {
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 busy"]);
     world.pass_seconds(61);
     is_being_restored(&mut world, 2, second, Vec::new());
-    assert_eq!(world.core.paged_recipients(), 0);
+    assert_eq!(world.core.view().paged_recipients(), 0);
     assert!(world.shows(2)[0].ends_with("tries=1 busy"));
     assert_eq!(
         world.hungry_new_agent().1,
@@ -100,7 +100,7 @@ fn fed_held_and_due_messages_are_not_paged_out() {
     world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(10);
     assert_eq!(paged_out(&mut world), []);
-    assert_eq!(world.core.loaded(), 2);
+    assert_eq!(world.core.view().loaded(), 2);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn removed_paged_out_message_is_not_counted() {
     let mut world = crowded();
     let [(number, _, first), _] = <[_; 2]>::try_from(paged_out(&mut world)).expect("two");
     world.handle(Event::Restored { number, record: first, wanted: Vec::new() });
-    assert_eq!(world.core.paged_recipients(), 1);
+    assert_eq!(world.core.view().paged_recipients(), 1);
     world.message(9, &["c/b.test"]);
     assert_eq!(world.shows(9).len(), 1);
 }

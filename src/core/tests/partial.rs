@@ -60,7 +60,7 @@ fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     // The agent still has the job, and they become part of it.
     world.agent_line(agent, "1/400\t\tok3 while the file is read");
     more(&mut world, &[("a.test", &[400, 600])], None);
-    assert_eq!(world.core.recipients(), 3);
+    assert_eq!(world.core.view().recipients(), 3);
     for offset in [200, 300, 600] {
         world.agent_line(agent, &format!("1/{offset}\t\tok3 x"));
     }
@@ -112,7 +112,9 @@ fn report_about_unloaded_recipient_names_relay() {
     assert_eq!(relay, Some(&b"mx.test"[..]));
 }
 
-/// A packet lists all its recipients, so a report about others is no report about unloaded ones.
+/// A packet lists all its recipients.
+///
+/// So a report about others is no report about unloaded ones.
 #[test]
 fn packet_job_ignores_reports_about_other_recipients() {
     let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
@@ -124,7 +126,7 @@ fn packet_job_ignores_reports_about_other_recipients() {
     world.agent_line(agent, "1/500\t\tok3 not in memory");
     assert_eq!(count(&world, counted), 0);
     world.agent_line(agent, "1/200\t\tok3 in another packet");
-    assert_eq!((count(&world, counted), world.core.recipients()), (1, 1));
+    assert_eq!((count(&world, counted), world.core.view().recipients()), (1, 1));
 }
 
 #[test]
@@ -138,13 +140,13 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     world.agent_line(agent, "1/200\t\tok3 x");
     world.hungry(agent);
     world.handle(Event::Tick);
-    assert_eq!(world.core.recipients(), 0);
+    assert_eq!(world.core.view().recipients(), 0);
     let portions = asked(&mut world);
     assert_eq!(portions, [Portion { from: 300, max_recipients: 4 }]);
     // Recipients for the same host were tried by the same job.
     more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
     world.handle(Event::Tick);
-    assert_eq!(world.core.recipients(), 1);
+    assert_eq!(world.core.view().recipients(), 1);
     assert_eq!(world.take_lines(agent), ["#idle"]);
     world.hungry(agent);
     assert_eq!(world.take_lines(agent), ["1\tb.test"]);
@@ -197,12 +199,12 @@ fn removal_of_partial_message_survives_restart() {
     world.agent_line(agent, "1/200\t\tok3 x");
     world.hungry(agent);
     world.handle(Event::Tick);
-    assert_eq!((world.core.recipients(), asked(&mut world).len()), (0, 1));
+    assert_eq!((world.core.view().recipients(), asked(&mut world).len()), (0, 1));
     let order = Order::Delete(vec![Target::whole(1)]);
     world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
     assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
-    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.view().overrides().iter().collect();
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
     orders.into_iter().for_each(|order| next.handle(Event::Override(order)));
@@ -245,13 +247,14 @@ fn held_partial_message_can_be_deleted() {
     assert_eq!(asked(&mut world).len(), 1);
     more(&mut world, &[("a.test", &[400]), ("b.test", &[500, 600])], None);
     assert_eq!(deleted(&world)[1].1, [400, 500, 600], "in one note");
-    assert_eq!(world.core.recipients(), 0);
+    assert_eq!(world.core.view().recipients(), 0);
 }
 
 #[test]
 fn chunk_is_read_only_if_it_fits() {
     let mut world = World::new(CF);
-    let capacity = |world: &World| world.core.recipient_room().expect("limits").first_chunk(0);
+    let capacity =
+        |world: &World| world.core.view().recipient_room().expect("limits").first_chunk(0);
     assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
     // The maximum is 1 * 3 + 3, for the only ring.
     world.messages(1..=5, "c/a.test");

@@ -129,8 +129,8 @@ fn maximum_recipients_include_extra_room_with_slot_cost() {
     for (keywords, most) in [("slot-cost=2 extra-recipient-limit=8", 24), ("job-order", 16)] {
         let mut world = world(keywords);
         comes(&mut world, 1, (0, 12), 1000);
-        assert_eq!(world.core.max_recipients(), Some(most));
-        let ring = world.core.ring(world.core.ring_ids()[0]).expect("it is listed");
-        assert_eq!(world.core.max_recipients_of(ring), Some(most));
+        assert_eq!(world.core.view().max_recipients(), Some(most));
+        let ring = world.core.view().ring(world.core.view().ring_ids()[0]).expect("it is listed");
+        assert_eq!(world.core.view().max_recipients_of(ring), Some(most));
     }
 }

@@ -50,7 +50,7 @@ fn idle_agents_of_old_command_end_at_once() {
     reload(&mut world, "c/*\n\tcommand=y\n");
     assert_eq!(world.take_lines(agent), ["(retire)"]);
     world.dies(agent, AgentEnd::Exited(0));
-    assert_eq!(world.core.ring_ids().len(), 0);
+    assert_eq!(world.core.view().ring_ids().len(), 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn agents_deliver_while_threads_move() {
     assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
     // Threads that have not moved report that. A thread that something arrives for moves at once.
     assert_eq!(world.shows(LATE), ["c/h80.test Refused(Reloading) tries=0 "]);
-    let why = world.core.why_thread(b"c", b"h80.test");
+    let why = world.core.view().why_thread(b"c", b"h80.test");
     let why = &why.expect("it is queued")[0].why;
     assert!(matches!(why, why::Why::Refused { refusal: Refusal::Reloading, .. }), "{why:?}");
     world.message(MANY + 1, &["c/h80.test"]);
@@ -183,7 +183,7 @@ fn agents_deliver_while_threads_move() {
     assert_eq!(world.shows(LATE), ["c/h80.test Refused(MaxRing) tries=0 "]);
     world.pass_seconds(0);
     assert!(!is_sweeping(&world));
-    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.core.view().ring_ids().len(), 1);
     assert_eq!(world.shows(LATE + 1), ["c/h81.test Refused(MaxRing) tries=0 "]);
     assert_eq!(world.started.len(), 2);
 }
@@ -231,9 +231,9 @@ fn second_reload_restarts_sweep() {
     assert_eq!(world.take_lines(between), ["(retire)"]);
     world.pass_seconds(0);
     assert!(!is_sweeping(&world));
-    assert_eq!(world.core.ring_ids().len(), 2);
+    assert_eq!(world.core.view().ring_ids().len(), 2);
     world.dies(between, AgentEnd::Exited(0));
-    assert_eq!(world.core.ring_ids().len(), 1);
+    assert_eq!(world.core.view().ring_ids().len(), 1);
     assert_eq!(world.started.len(), 2);
 }
 

@@ -42,7 +42,7 @@ fn begun() -> World {
 
 fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
     let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
-    let whys = world.core.why_thread(b"c", host.as_bytes()).unwrap_or_default();
+    let whys = world.core.view().why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
     (world.core.dispatch.window_size(&world.core.queue.threads[thread]), words)
 }
@@ -419,7 +419,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     wake_up(&mut world);
     assert_eq!(at_work(&world).len(), 4, "the first window");
     // Everything is delivered through that one window.
-    while world.core.totals().recipients > 0 {
+    while world.core.view().totals().recipients > 0 {
         for agent in at_work(&world) {
             let job = job(&mut world, agent);
             ends(&mut world, agent, &job, "ok3");

@@ -184,7 +184,9 @@ impl World {
         (agent, self.take_lines(agent))
     }
 
-    /// Ends the jobs of an agent one by one with this answer for offset 100 of each.
+    /// Ends the jobs of an agent one by one.
+    ///
+    /// Offset 100 of each gets this answer.
     ///
     /// Stops when it gets no more lines or one that is no job. Returns the bursts that it got.
     pub fn works(
@@ -230,15 +232,16 @@ impl World {
 
     /// The vertices of a message as MAILQ shows them: state, tries, text.
     pub fn shows(&self, number: u64) -> Vec<String> {
-        let Some(message) = self.core.message(number) else {
+        let Some(message) = self.core.view().message(number) else {
             return Vec::new();
         };
         let text =
             |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         self.core
+            .view()
             .vertices_of(message)
             .map(|queued| {
-                let reason = match self.core.reason_of(queued.id) {
+                let reason = match self.core.view().reason_of(queued.id) {
                     Reason::Retry(at) => format!("Retry({})", at.seconds_since(self.now).max(0)),
                     other => format!("{other:?}"),
                 };
@@ -287,24 +290,5 @@ pub fn arrival(
     modified: Timestamp,
     created: Timestamp,
 ) -> Arrival {
-    Arrival {
-        name: name(number),
-        modified,
-        created,
-        priority: 5,
-        report_due: false,
-        delay_noted: None,
-        deliver_by: None,
-        first_undeliverable: None,
-        has_alternatives: false,
-        last_recipient: 0,
-        etrn_hosts: Vec::new(),
-        recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
-        failed: 0,
-        groups,
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
-    }
+    Arrival::of_groups(name(number), modified, created, groups)
 }

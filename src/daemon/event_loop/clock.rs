@@ -62,10 +62,10 @@ impl Clock {
     /// Returns the time, and a step that is believed from now on. Logs what it notices.
     pub(crate) fn now(&mut self) -> (Timestamp, Option<ClockStep>) {
         let running = sys::time_since_boot();
-        let (now, remark) = self.tell(Timestamp::now(), running);
+        let (now, change) = self.tell(Timestamp::now(), running);
         let notice = |step, is_believed| Some((NoticedStep { step, is_believed }, running));
         let minutes = CONFIRMATION_TIME.as_secs() / 60;
-        match remark {
+        match change {
             None => {}
             Some(ClockChange::Doubted(step)) => {
                 self.noticed = notice(step, false);
@@ -103,11 +103,11 @@ impl Clock {
         if step.length() < MIN_DOUBTED_STEP {
             self.started = started;
             let was_doubted = self.doubt.take().is_some();
-            let remark = match step.length() >= MIN_STEP {
+            let change = match step.length() >= MIN_STEP {
                 true => Some(ClockChange::Believed(step)),
                 false => was_doubted.then_some(ClockChange::Reverted),
             };
-            return (shown, remark);
+            return (shown, change);
         }
         let is_another = |doubt: DoubtedStep| {
             ClockStep::between(doubt.started, started).length() >= MIN_DOUBTED_STEP

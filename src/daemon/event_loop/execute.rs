@@ -5,12 +5,13 @@ use crate::event_loop::event_source::EventSource;
 use crate::logging::syslog;
 use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::reports::ReportPolicy;
-use crate::spool_io::{ReportRequest, WriteRequest};
+use crate::spool_io::{BulkRequest, ReportRequest, WriteRequest};
 use log::LevelFilter;
 use mio::Interest;
 use std::fs;
 use std::io;
 use std::time::Instant;
+use zsched_core::bulk::BulkEvent;
 use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
 use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
@@ -54,7 +55,7 @@ impl Daemon {
                     self.syslog_kill(now, agent);
                 }
                 if let Err(error) = self.agents.stop(agent, manner) {
-                    let name = self.core.query().agent_name(agent);
+                    let name = self.core.query().view().agent_name(agent);
                     log::error!("{name} cannot be stopped: {error}");
                 }
             }
@@ -80,6 +81,7 @@ impl Daemon {
                 self.intake.backlog.page_out(name, until, *record)
             }
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
+            Action::Bulk(action) => self.spool_io.bulk(BulkRequest::Act(action)),
             Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
             Action::StoreOverrides { ticket, changes } => {
                 self.spool_io.log_holds(now, &changes);
@@ -100,8 +102,8 @@ impl Daemon {
     fn explain_feed(&mut self, agent: AgentId, job: &[u8]) {
         let core = self.core.query();
         self.spool_io.explain_job(job, || {
-            let name = core.agent_name(agent);
-            let row = core.agent(agent);
+            let name = core.view().agent_name(agent);
+            let row = core.view().agent(agent);
             let command = row.and_then(|row| row.ring.clause.command.as_ref());
             let command = command.map(ToString::to_string).unwrap_or_default();
             let job = String::from_utf8_lossy(job.trim_ascii_end()).replace('\t', " ");
@@ -109,10 +111,12 @@ impl Daemon {
         });
     }
 
-    /// Sends the line of the system log about an agent that makes no progress and is killed.
+    /// Sends the line of the system log about a stuck agent.
+    ///
+    /// It makes no progress, and is killed.
     fn syslog_kill(&self, now: Timestamp, agent: AgentId) {
-        let Some(row) = self.core.query().agent(agent) else { return };
-        let name = self.core.query().agent_name(agent);
+        let Some(row) = self.core.query().view().agent(agent) else { return };
+        let name = self.core.query().view().agent_name(agent);
         let hungry = now.seconds_since(row.agent.hungry_at);
         let ring = row.ring.pattern();
         let with = row.destination.map(|to| String::from_utf8_lossy(to.host())).unwrap_or_default();
@@ -131,7 +135,7 @@ impl Daemon {
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Lookup(lookup) => self.lookups.ask(client, lookup),
-                Demand::Admin { by, command } => self.run_admin_command(client, &by, &command),
+                Demand::Admin { by, command } => self.run_admin_command(now, client, &by, &command),
                 Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -140,13 +144,24 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(&mut self, client: usize, by: &str, command: &AdminCommand) {
+    fn run_admin_command(
+        &mut self,
+        now: Timestamp,
+        client: usize,
+        by: &str,
+        command: &AdminCommand,
+    ) {
         match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::CheckConfig => self.begin_config_check(client),
             AdminCommand::Load(number) => {
                 self.fetch(*number);
                 self.clients.wait_for_message(client, *number);
+            }
+            AdminCommand::Bulk(job, order) => {
+                log::info!("bulk job {job}: {order:?}, ordered by {by}");
+                self.core.handle(now, Event::Bulk(BulkEvent::Ordered { job: *job, order: *order }));
+                self.clients.take_answer(client, Answer::Admin(Ok(String::new())));
             }
             AdminCommand::Log(level) => {
                 self.set_log_level(by, *level);
@@ -158,7 +173,7 @@ impl Daemon {
     /// Reads a message that is not in memory, regardless of memory limits.
     pub(super) fn fetch(&mut self, number: u64) {
         let under_way = self.intake.recipients_being_read();
-        let room = self.core.query().recipient_room();
+        let room = self.core.query().view().recipient_room();
         let batch = room.map(|room| room.first_chunk(under_way).max(1));
         if let Some(name) = self.intake.fetch(number, batch) {
             self.spool_io.read_soon(name, batch);

@@ -50,9 +50,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, ReadBudget};
-use zsched_core::log_limiter::LogLimiter;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{AgentId, Event};
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 use zsched_spool::obsoletes::Obsoleted;
@@ -97,6 +97,8 @@ pub(crate) struct Daemon {
     pub(crate) new_names: Vec<SpoolName>,
     /// Messages that end when they have been read, by their number.
     pub(crate) unread_obsoleted: HashMap<u64, Obsoleted>,
+    /// True once the bulk jobs of the start are known to the core.
+    pub(crate) are_bulk_jobs_listed: bool,
     pub(crate) scan_limits: ScanLimits,
     pub(crate) timeouts: Timeouts,
     /// True until the mail found at the start is loaded.
@@ -232,7 +234,7 @@ impl Daemon {
 
     /// Requests backlog files to be read, as far as memory limits allow.
     fn request_backlog_reads(&mut self, now: Timestamp) {
-        let (mut names, recipient_room) = (Vec::new(), self.core.query().recipient_room());
+        let (mut names, recipient_room) = (Vec::new(), self.core.query().view().recipient_room());
         while names.len() < MAX_BACKLOG_READS_PER_TURN
             && let room = ReadBudget::of(self.core.query(), recipient_room, &self.intake)
             && let Some(next) = self.intake.next_from_backlog(now, &room)
@@ -244,13 +246,13 @@ impl Daemon {
         }
         let waiting = self.intake.blocked_kind(now, &self.read_budget());
         let reading = u32::try_from(self.intake.recipients_being_read()).unwrap_or(u32::MAX);
-        if (waiting, reading) != self.core.query().backlog() {
+        if (waiting, reading) != self.core.query().view().backlog() {
             self.core.handle(now, Event::BacklogChanged { waiting, reading });
         }
     }
 
     fn read_budget(&self) -> ReadBudget {
-        ReadBudget::of(self.core.query(), self.core.query().recipient_room(), &self.intake)
+        ReadBudget::of(self.core.query(), self.core.query().view().recipient_room(), &self.intake)
     }
 
     /// Passes overrides and learned state of the former scheduler to the core.
@@ -270,7 +272,7 @@ impl Daemon {
     }
 
     fn is_over(&self) -> bool {
-        self.is_ending || (self.is_draining && !self.core.query().has_agents())
+        self.is_ending || (self.is_draining && !self.core.query().view().has_agents())
     }
 
     /// Ends the scheduler after writing everything that was decided.

@@ -97,7 +97,7 @@ impl FeedWriter<'_> {
 
     fn arrived(&self, arrival: &Arrival) {
         let (number, modified) = (arrival.name.number(), arrival.modified);
-        if !self.core.is_new(number) {
+        if !self.core.view().is_new(number) {
             return;
         }
         let id = SpoolId { number, modified };
@@ -111,7 +111,7 @@ impl FeedWriter<'_> {
     }
 
     fn left(&self, number: u64) {
-        if let Some(message) = self.core.message(number) {
+        if let Some(message) = self.core.view().message(number) {
             let id = message.spool_id();
             let about = EventSubject { message: Some((id, &message.name)), destinations: &[] };
             self.feed.publish(about, &FeedEvent::Left { time: self.time, id: id.to_string() });
@@ -158,7 +158,7 @@ impl FeedWriter<'_> {
 
     /// Publishes that an agent has started, as this process, or has ended.
     fn agent(&self, agent: AgentId, state: Result<u32, &AgentEnd>) {
-        let Some(row) = self.core.agent(agent) else { return };
+        let Some(row) = self.core.view().agent(agent) else { return };
         let time = self.time;
         let channel = &*String::from_utf8_lossy(&row.ring.channel);
         let host = row.destination.map(|to| String::from_utf8_lossy(to.host()));

@@ -12,7 +12,7 @@ impl Daemon {
     /// One that is not in memory is read first.
     pub(super) fn end_obsoleted(&mut self, now: Timestamp, pair: &Obsoleted) {
         let Obsoleted { old, new } = pair;
-        if self.core.query().has_message(*old) {
+        if self.core.query().view().has_message(*old) {
             log::info!("{old}: obsoleted by {new}");
             syslog::event(|| format!("{old}: obsoleted by {new}"));
             let order = Order::Delete(vec![Target::whole(old.number)]);

@@ -128,10 +128,10 @@ impl Daemon {
         };
         self.reloads.worker = None;
         match found.and_then(|candidate| self.apply(now, &candidate)) {
-            Ok(remark) => {
+            Ok(notice) => {
                 let waiting = std::mem::take(&mut self.reloads.waiting_clients);
                 for client in waiting {
-                    self.clients.take_answer(client, Answer::Admin(Ok(remark.clone())));
+                    self.clients.take_answer(client, Answer::Admin(Ok(notice.clone())));
                 }
             }
             Err(errors) => self.reject(&errors),
@@ -148,22 +148,22 @@ impl Daemon {
 
     /// Puts a configuration in force that the worker has found to be valid.
     ///
-    /// Returns a remark on the settings that wait for a restart, which may be empty.
+    /// Returns a notice about the settings that wait for a restart, which may be empty.
     fn apply(&mut self, now: Timestamp, candidate: &CheckedConfig) -> Result<String, Vec<String>> {
         let loaded = Config::parse(&self.config_path, &candidate.text, &self.context);
         let loaded = loaded.map_err(|errors| in_lines(&errors))?;
         loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
         candidate.missing.iter().for_each(|warning| log::warn!("{warning}"));
-        let remark = self.remark_on_restart(&loaded.config, candidate.is_other_zenv);
-        if !remark.is_empty() {
-            log::warn!("{}: {remark}", self.config_path.display());
+        let notice = self.restart_notice(&loaded.config, candidate.is_other_zenv);
+        if !notice.is_empty() {
+            log::warn!("{}: {notice}", self.config_path.display());
         }
         self.reconfigure_accounts(&loaded.config);
         self.config = Rc::new(loaded.config);
         self.apply_parameters();
         self.core.handle(now, Event::Configured(self.config.clone()));
         log::info!("{}: configuration loaded", self.config_path.display());
-        Ok(remark)
+        Ok(notice)
     }
 
     /// Rejects the new configuration and keeps the current one.
@@ -197,7 +197,7 @@ impl Daemon {
     }
 
     /// Names the settings that differ from those of the start and take effect at a restart.
-    fn remark_on_restart(&self, new: &Config, is_other_zenv: bool) -> String {
+    fn restart_notice(&self, new: &Config, is_other_zenv: bool) -> String {
         let started = &self.started_config;
         let (old, parameters) = (&started.parameters, &new.parameters);
         let is_login_kept =

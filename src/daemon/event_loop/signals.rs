@@ -47,12 +47,13 @@ impl Daemon {
                 continue;
             };
             let (core, spool_io) = (&mut self.core, &self.spool_io);
-            let is_socket_open =
-                self.agents.drain_output(agent, |heard| pass_on(core, spool_io, now, agent, heard));
-            if is_socket_open && self.core.query().has_jobs(agent) {
+            let is_socket_open = self
+                .agents
+                .drain_output(agent, |output| pass_on(core, spool_io, now, agent, output));
+            if is_socket_open && self.core.query().view().has_jobs(agent) {
                 log::warn!(
                     "{} exited in the middle of a job; its child processes are still running",
-                    self.core.query().agent_name(agent)
+                    self.core.query().view().agent_name(agent)
                 );
                 self.agents.keep_orphaned(agent, pid, end);
                 self.core.handle(now, Event::AgentExitedMidJob { agent });
@@ -67,7 +68,7 @@ impl Daemon {
         loop {
             let core = self.core.query();
             let Some((agent, pid, end)) =
-                self.agents.next_ended_orphan(|agent| core.has_jobs(agent))
+                self.agents.next_ended_orphan(|agent| core.view().has_jobs(agent))
             else {
                 return;
             };
@@ -77,14 +78,15 @@ impl Daemon {
 
     fn end_agent(&mut self, now: Timestamp, agent: AgentId, pid: u32, end: ChildEnd) {
         let (core, spool_io) = (&mut self.core, &self.spool_io);
-        let (end, lost) =
-            self.agents.ended(agent, pid, end, |heard| pass_on(core, spool_io, now, agent, heard));
+        let (end, lost) = self
+            .agents
+            .ended(agent, pid, end, |output| pass_on(core, spool_io, now, agent, output));
         if lost > 0 {
-            let name = self.core.query().agent_name(agent);
+            let name = self.core.query().view().agent_name(agent);
             log::warn!("{name} ended within a line; {lost} bytes are lost");
         }
         if end == AgentEnd::Exited(EX_SOFTWARE) {
-            let name = self.core.query().agent_name(agent);
+            let name = self.core.query().view().agent_name(agent);
             syslog::emergency(&format!("{name} {end} (EX_SOFTWARE)"));
         }
         self.core.handle(now, Event::AgentEnded { agent, end });
@@ -112,7 +114,7 @@ impl Daemon {
         self.clients.process.is_loading = false;
         self.core.handle(now, Event::InitialScanDone);
         let BacklogCounts { waiting_files, paged_out, .. } = self.intake.backlog.waiting();
-        let queued = self.core.query().loaded() + waiting_files + paged_out;
+        let queued = self.core.query().view().loaded() + waiting_files + paged_out;
         log::info!("initial scan complete; messages in the queue: {queued}");
         if let Some(summary) = self.spool_io.duplicates.summary() {
             log::warn!("{summary}");

@@ -5,17 +5,19 @@ use super::Daemon;
 use crate::agents::AgentOutput;
 use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
-use crate::net::listen;
-use crate::spool_io::{Completion, FileNews, SpoolIo};
+use crate::net::listen::{self, Notice};
+use crate::spool_io::{BulkRequest, Completion, FileNews, SpoolIo};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
+use zsched_core::bulk::BulkEvent;
 use zsched_core::intake::ReadDecision;
 use zsched_core::{AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::TLS_RESULT;
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
+use zsched_spool::bulk::PacketNumber;
 use zsched_spool::load::LoadResult;
 use zsched_spool::obsoletes::Obsoleted;
 
@@ -66,7 +68,7 @@ impl Daemon {
     fn read_agent(&mut self, now: Timestamp, agent: AgentId) -> bool {
         self.agents.send(agent);
         let (core, spool_io) = (&mut self.core, &self.spool_io);
-        self.agents.read_output(agent, |heard| pass_on(core, spool_io, now, agent, heard))
+        self.agents.read_output(agent, |output| pass_on(core, spool_io, now, agent, output))
     }
 
     fn handle_completions(&mut self, now: Timestamp) -> bool {
@@ -123,17 +125,43 @@ impl Daemon {
             Completion::FormerAgentsChanged { names, an_agent_ended } => {
                 self.handle_former_agent_changes(now, &names, an_agent_ended)
             }
+            Completion::Bulk(event) => self.core.handle(now, Event::Bulk(event)),
+            Completion::PacketNames(names) => self.read_packets(names),
+            Completion::BulkJobsListed => self.are_bulk_jobs_listed = true,
             Completion::ClearLocksFailed(name, error) => {
                 log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
             }
         }
     }
 
+    /// Reads packets that were made, or belong to a job that was found.
+    fn read_packets(&mut self, names: Vec<SpoolName>) {
+        for name in names {
+            let state = self.core.query().view().number_state(name.number());
+            if self.intake.found(&name, state) == ReadDecision::Read {
+                self.spool_io.read_soon(name, None);
+            }
+        }
+    }
+
+    /// Returns true for a packet that must not be read yet.
+    ///
+    /// Its job is not known, or does not know it yet.
+    fn is_early_packet(&self, name: &SpoolName) -> bool {
+        let number = name.number();
+        PacketNumber::of_message(number).is_some()
+            && (!self.are_bulk_jobs_listed || self.core.query().is_packet_in_making(number))
+    }
+
     /// Picks the names that are new from those found by a scan.
     fn select_new_names(&mut self, names: Vec<SpoolName>) {
         let mut new = 0;
         for name in names {
-            let verdict = self.intake.found(&name, self.core.query().number_state(name.number()));
+            if self.is_early_packet(&name) {
+                continue;
+            }
+            let verdict =
+                self.intake.found(&name, self.core.query().view().number_state(name.number()));
             new += usize::from(verdict != ReadDecision::Known);
             if verdict == ReadDecision::Read {
                 self.new_names.push(name);
@@ -154,7 +182,7 @@ impl Daemon {
         }
         match found {
             LoadResult::Arrival(arrival) => {
-                if !news.line.is_empty() && self.core.query().is_new(name.number()) {
+                if !news.line.is_empty() && self.core.query().view().is_new(name.number()) {
                     self.spool_io.log_arrival(&news.line);
                 }
                 // Older messages end before this one is given to an agent.
@@ -165,7 +193,10 @@ impl Daemon {
                 let late = self.unread_obsoleted.remove(&name.number());
                 own.iter().chain(&late).for_each(|pair| self.end_obsoleted(now, pair));
             }
-            LoadResult::Nothing => drop(self.unread_obsoleted.remove(&name.number())),
+            LoadResult::Nothing => {
+                self.unread_obsoleted.remove(&name.number());
+                self.packet_is_gone(now, &name);
+            }
             LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
@@ -189,6 +220,15 @@ impl Daemon {
         }
     }
 
+    /// Reports the end of a packet to its bulk job.
+    ///
+    /// The core does not know yet that the packet has left the spool.
+    fn packet_is_gone(&mut self, now: Timestamp, name: &SpoolName) {
+        if let Some(packet) = PacketNumber::of_message(name.number()) {
+            self.core.handle(now, Event::Bulk(BulkEvent::PacketGone(packet)));
+        }
+    }
+
     fn handle_malformed(
         &mut self,
         now: Timestamp,
@@ -196,6 +236,9 @@ impl Daemon {
         error: &ControlFileError,
         moved: io::Result<PathBuf>,
     ) {
+        if moved.is_ok() {
+            self.packet_is_gone(now, name);
+        }
         match moved {
             Ok(path) => {
                 log::error!("{name}: malformed control file, {error}; moved to {}", path.display());
@@ -225,7 +268,7 @@ impl Daemon {
 
     fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
         // The message may be gone by now.
-        let message = self.core.query().message(name.number());
+        let message = self.core.query().view().message(name.number());
         if message.is_some_and(|message| message.is_rereading) {
             let outcome = self.reread_outcome(now, name, found);
             self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
@@ -275,11 +318,18 @@ impl Daemon {
             let Some(notice) = self.notify.as_ref().and_then(listen::next_notice) else {
                 return false;
             };
-            let Some(name) = notice else {
-                log::debug!("notice without a valid control file name");
-                continue;
+            let name = match notice {
+                Notice::Message(name) => name,
+                Notice::BulkJob => {
+                    self.spool_io.bulk(BulkRequest::Find);
+                    continue;
+                }
+                Notice::Unknown => {
+                    log::debug!("notice without a valid control file name");
+                    continue;
+                }
             };
-            if self.intake.found(&name, self.core.query().number_state(name.number()))
+            if self.intake.found(&name, self.core.query().view().number_state(name.number()))
                 == ReadDecision::Read
             {
                 self.spool_io.read_soon(name, None);
@@ -322,9 +372,9 @@ pub(super) fn pass_on(
     spool_io: &SpoolIo,
     now: Timestamp,
     agent: AgentId,
-    heard: AgentOutput<'_>,
+    output: AgentOutput<'_>,
 ) {
-    match heard {
+    match output {
         AgentOutput::Line(line)
             if line
                 .strip_prefix(TLS_RESULT.as_bytes())

@@ -4,17 +4,14 @@ use super::background::{GapLine, LogOutput};
 use super::rotation::RotationDetector;
 use memchr::memchr_iter;
 use std::borrow::Cow;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use zsched_core::log_limiter::LogLimiter;
+use zsched_format::log_limiter::LogLimiter;
+use zsched_service::log_file::{LOG_MODE, open_to_append};
 use zsched_sys as sys;
-
-/// Mode of a new log. It is not readable by all: it has addresses.
-pub(super) const LOG_MODE: u32 = 0o640;
 
 /// Log file that is appended to.
 pub(crate) struct AppendedFile {
@@ -38,7 +35,7 @@ pub(crate) struct AppendedFile {
 impl AppendedFile {
     /// Opens a file for appending. A new one gets `mode`.
     pub(crate) fn open(path: &Path, what: &'static str, mode: u32) -> io::Result<AppendedFile> {
-        Ok(AppendedFile::of(Some(path.to_path_buf()), what, mode, open(path, mode)?))
+        Ok(AppendedFile::of(Some(path.to_path_buf()), what, mode, open_to_append(path, mode)?))
     }
 
     /// Opens the log, and redirects standard output and error to it.
@@ -46,7 +43,7 @@ impl AppendedFile {
     /// Without a path it is standard error.
     pub(crate) fn log(path: Option<&Path>) -> io::Result<AppendedFile> {
         let file = match path {
-            Some(path) => open(path, LOG_MODE)?,
+            Some(path) => open_to_append(path, LOG_MODE)?,
             None => File::from(io::stderr().as_fd().try_clone_to_owned()?),
         };
         if path.is_some() {
@@ -101,7 +98,7 @@ impl LogOutput for AppendedFile {
         if only_renamed && !self.rotation.is_renamed(path, &self.file) {
             return;
         }
-        let opened = open(path, self.mode).and_then(|file| match self.is_output {
+        let opened = open_to_append(path, self.mode).and_then(|file| match self.is_output {
             true => sys::redirect_output(&file).map(|()| file),
             false => Ok(file),
         });
@@ -151,10 +148,6 @@ impl LogOutput for AppendedFile {
     fn lost(&mut self) -> &mut u64 {
         &mut self.lost
     }
-}
-
-fn open(path: &Path, mode: u32) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(mode).open(path)
 }
 
 /// Writes as much as possible, usually with one system call.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use zsched_core::Statistics;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
+use zsched_service::log_file::start_logger;
 
 /// Maximum time to wait at the end for the disk of the log.
 const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
@@ -24,7 +25,9 @@ const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
 /// The log, once it is started.
 static LOG: OnceLock<BackgroundLog> = OnceLock::new();
 
-/// Writes what is in the log when it is dropped, as the last thing before the end.
+/// Writes the rest of the log when it is dropped.
+///
+/// That is the last thing before the end.
 pub(crate) struct LogGuard;
 
 impl Drop for LogGuard {
@@ -50,13 +53,8 @@ pub(crate) fn start(file: AppendedFile, verbosity: u8) -> io::Result<(Background
         format!("{now} error: {lost} lines of the log are missing\n").into_bytes()
     })?;
     LOG.get_or_init(|| log.clone());
-    env_logger::Builder::new()
-        // The logger must not filter, since the level can change at any time.
-        .filter_module("zsched", LevelFilter::Trace)
-        .format(|out, record| printable::write_log_line(out, STAMP, record))
-        .target(env_logger::Target::Pipe(Box::new(log.clone())))
-        .write_style(env_logger::WriteStyle::Never)
-        .init();
+    // The logger must not filter, since the level can change at any time.
+    start_logger(STAMP, LevelFilter::Trace, Some(Box::new(log.clone())), None);
     log::set_max_level(level(verbosity));
     worker::log_panics();
     Ok((log, LogGuard))

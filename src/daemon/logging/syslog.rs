@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 use zsched_config::Zenv;
-use zsched_core::log_limiter::LogLimiter;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::printable;
 use zsched_sys::{SYSLOG_SOCKET, SyslogLevel, SyslogSocket, syslog_line};
 

@@ -6,12 +6,13 @@ use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zsched_config::{BindAddress, MailqSocket, TcpPort};
 use zsched_mailq_protocol::port;
 use zsched_mailq_server::acl::Peer;
+use zsched_service::bind_socket;
 use zsched_spool::SpoolName;
+use zsched_spool::bulk::draft;
 use zsched_sys as sys;
 
 /// Mode of a MAILQ socket: all users may connect.
@@ -175,19 +176,7 @@ pub(crate) fn open_control(path: &Path) -> io::Result<Box<dyn Listener>> {
 }
 
 fn open_unix(path: &Path, mode: u32) -> io::Result<Box<dyn Listener>> {
-    remove_socket(path)?;
-    let listener = UnixListener::bind(path)?;
-    set_mode(path, mode)?;
-    Ok(Box::new(listener))
-}
-
-/// Sets the mode of a new socket.
-///
-/// Until then only the scheduler's user and root can use it: the umask (022) denies write
-/// permission to others. The umask is not changed instead, since helper workers may be creating
-/// files and folders at the same time.
-fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    Ok(Box::new(bind_socket(path, mode, |path| UnixListener::bind(path))?))
 }
 
 fn port_number(port: &TcpPort) -> u16 {
@@ -202,17 +191,6 @@ fn port_number(port: &TcpPort) -> u16 {
             }
             port::DEFAULT_PORT
         }),
-    }
-}
-
-/// Removes a socket left by a former scheduler. A file of another type is an error.
-fn remove_socket(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket")),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
     }
 }
 
@@ -261,14 +239,22 @@ impl Connection for UnixStream {
 
 /// Opens the socket for notices of new control files from routers: `NEW <path>` in a datagram.
 pub(crate) fn open_notify(path: &Path) -> io::Result<UnixDatagram> {
-    remove_socket(path)?;
-    let socket = UnixDatagram::bind(path)?;
-    set_mode(path, NOTIFY_SOCKET_MODE)?;
-    Ok(socket)
+    bind_socket(path, NOTIFY_SOCKET_MODE, |path| UnixDatagram::bind(path))
 }
 
-/// Receives the next notice: `Some(None)` for one that names no control file.
-pub(crate) fn next_notice(socket: &UnixDatagram) -> Option<Option<SpoolName>> {
+/// A datagram about new mail.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// There is a new control file.
+    Message(SpoolName),
+    /// There is a new bulk job.
+    BulkJob,
+    /// It names no control file.
+    Unknown,
+}
+
+/// Receives the next notice.
+pub(crate) fn next_notice(socket: &UnixDatagram) -> Option<Notice> {
     let mut buffer = [0; MAX_NOTICE_LEN];
     let count = socket.recv(&mut buffer).ok()?;
     Some(parse_notice(&buffer[..count]))
@@ -279,8 +265,12 @@ pub(crate) fn is_single_connection_error(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| SINGLE_CONNECTION_ERRORS.contains(&number))
 }
 
-fn parse_notice(notice: &[u8]) -> Option<SpoolName> {
-    SpoolName::from_notified(notice.strip_prefix(b"NEW ")?)
+fn parse_notice(notice: &[u8]) -> Notice {
+    if notice == draft::NOTICE.as_bytes() {
+        return Notice::BulkJob;
+    }
+    let name = notice.strip_prefix(b"NEW ").and_then(SpoolName::from_notified);
+    name.map_or(Notice::Unknown, Notice::Message)
 }
 
 #[cfg(test)]
@@ -289,7 +279,11 @@ mod tests {
 
     #[test]
     fn notice_names_control_file_or_nothing() {
-        let name = |notice: &[u8]| parse_notice(notice).map(|name| name.path());
+        let name = |notice: &[u8]| match parse_notice(notice) {
+            Notice::Message(name) => Some(name.path()),
+            _ => None,
+        };
+        assert_eq!(parse_notice(b"NEW bulk"), Notice::BulkJob);
         assert_eq!(name(b"NEW 10101267").as_deref(), Some("10101267"));
         assert_eq!(name(b"NEW B/I/777").as_deref(), Some("B/I/777"));
         for notice in [&b"NEW 600\n"[..], b"NEW x702", b"NEW 0700", b"new 1", b"NEW", b"", b"OLD 1"]

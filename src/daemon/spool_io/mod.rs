@@ -2,9 +2,10 @@
 //!
 //! There are four, each with a queue of requests. The scanner lists folders. The reader reads
 //! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
-//! also composes lines about recipients ([`crate::logging::mail_log`]), which need files
-//! that it removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an
-//! earlier scheduler for a while after a start ([`former_agents`]).
+//! also composes lines about recipients ([`crate::logging::mail_log`]), which need files that it
+//! removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier
+//! scheduler for a while after a start ([`former_agents`]). A sixth cuts the packets of bulk jobs
+//! ([`bulk`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
@@ -19,7 +20,9 @@ mod reporter;
 mod remover;
 mod parallel;
 mod former_agents;
+mod bulk;
 
+pub(crate) use bulk::BulkRequest;
 pub(crate) use reporter::ReportRequest;
 pub(crate) use writer::WriteRequest;
 
@@ -29,6 +32,7 @@ use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
+use bulk::BulkWorker;
 use mio::Waker;
 use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
@@ -44,6 +48,7 @@ use std::vec;
 use verbose_messages::VerboseMessages;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
+use zsched_core::bulk::BulkEvent;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{NoteTicket, SenderReportTicket, StatusRecord};
 use zsched_format::time::Timestamp;
@@ -91,6 +96,12 @@ pub(crate) enum Completion {
     },
     /// Locks could not be cleared.
     ClearLocksFailed(SpoolName, io::Error),
+    /// Something has happened to a bulk job.
+    Bulk(BulkEvent),
+    /// Packets that are to be read.
+    PacketNames(Vec<SpoolName>),
+    /// All bulk jobs of the start were reported.
+    BulkJobsListed,
 }
 
 /// What the reader has found besides the recipients of a message.
@@ -113,6 +124,7 @@ pub(crate) struct SpoolIo {
     read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
     to_report: Sender<ReportRequest>,
+    to_bulk: Sender<BulkRequest>,
     /// Possible duplicate deliveries found by the workers.
     pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
@@ -223,6 +235,9 @@ impl SpoolIo {
             completions: completions.clone(),
         };
         let reporter = worker::start("reporter", move || reporter.run(&report_requests))?;
+        let (to_bulk, bulk_requests) = channel();
+        let bulk = BulkWorker::new(spool, level, completions.clone());
+        worker::start("bulk", move || bulk.run(&bulk_requests))?;
         let writer = Writer {
             spool: spool.clone(),
             removals: RemovalList::new(spool.removals_file()),
@@ -244,6 +259,7 @@ impl SpoolIo {
             read_requests,
             to_write,
             to_report,
+            to_bulk,
             duplicates,
             writer,
             reporter,
@@ -275,6 +291,7 @@ impl SpoolIo {
 
     /// Requests a scan.
     pub(crate) fn scan(&self, limits: ScanLimits) {
+        self.bulk(BulkRequest::Find);
         self.scan_requests.send(limits).expect(WORKERS_RUN);
     }
 
@@ -324,6 +341,11 @@ impl SpoolIo {
         self.to_report.send(request).expect(WORKERS_RUN);
     }
 
+    /// Requests something about bulk jobs.
+    pub(crate) fn bulk(&self, request: BulkRequest) {
+        self.to_bulk.send(request).expect(WORKERS_RUN);
+    }
+
     /// Adds lines about holds and releases to the status log.
     pub(crate) fn log_holds(&self, now: Timestamp, changes: &[OverrideChange]) {
         self.mail_log.push_holds(now, changes);
@@ -343,7 +365,9 @@ impl SpoolIo {
         }
     }
 
-    /// Queues a line for the verbose file of the message of a job line, if it has one.
+    /// Queues a line for the verbose file of a job's message.
+    ///
+    /// Most messages have none.
     pub(crate) fn explain_job(&mut self, job: &[u8], text: impl FnOnce() -> String) {
         if let Some(name) = self.verbose.of_job(job) {
             self.to_write.push(WriteRequest::Verbose(name, text()));

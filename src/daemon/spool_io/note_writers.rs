@@ -5,6 +5,7 @@ use super::{Completion, CompletionSender};
 use crate::logging::syslog;
 use zsched_core::Note;
 use zsched_spool::Spool;
+use zsched_spool::bulk::status as bulk_status;
 use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
 use zsched_spool::tally::{RecipientTally, tally};
 
@@ -23,14 +24,9 @@ pub(super) fn write_all(spool: &Spool, mut notes: Vec<Note>, completions: &Compl
 }
 
 fn write(spool: &Spool, note: &Note) -> Completion {
-    let remark = OutcomeNote {
-        offsets: &note.offsets,
-        occasion: note.occasion,
-        time: note.time,
-        notary: &note.notary,
-        message: &note.message,
-    };
-    let written = note::write(spool, &note.name, &remark);
+    // Only the occasion tells a deletion from a delivery.
+    let written = bulk_status::note(spool, &note.name, &note.offsets, note.occasion)
+        .and_then(|()| note::write(spool, &note.name, &OutcomeNote::from(note)));
     if written.is_ok() && note.occasion == OutcomeKind::Deletion && syslog::has_events() {
         log_deletion(spool, note);
     }

@@ -32,7 +32,9 @@ impl ObsoletesFinder {
         ObsoletesFinder { is_on, read, wanting }
     }
 
-    /// Records a message that was read, and returns what it ends, or the message that ends it.
+    /// Records a message that was read.
+    ///
+    /// Returns the messages that it replaces, or the one that replaces it.
     pub(super) fn add(&mut self, spool: &Spool, loaded: &LoadedFile<'_>) -> Vec<Obsoleted> {
         let is_candidate = self.is_on.load(Ordering::Relaxed)
             && obsoletes::is_of_user(spool, loaded.owner).unwrap_or_default();

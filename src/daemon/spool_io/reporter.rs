@@ -11,7 +11,8 @@ use crate::reports::{ReportComposer, ReportPolicy};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use zsched_core::SenderReportTicket;
-use zsched_spool::report::{self, OwedReports, SendResult};
+use zsched_spool::bulk::PacketNumber;
+use zsched_spool::report::{self, OwedReports, SendResult, UnreportedRest};
 use zsched_spool::submit::notify;
 use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
 
@@ -48,6 +49,12 @@ impl Reporter {
             let composer = self.composer.with_forms();
             for_each_in_parallel(&batch, |request| {
                 let ReportRequest { ticket, name, is_finished, policy } = request;
+                // The result of a bulk job takes the place of reports to senders.
+                if PacketNumber::of_message(name.number()).is_some() {
+                    let none_left = Ok(UnreportedRest::default());
+                    self.completions.send(vec![Completion::Reported(*ticket, none_left)]);
+                    return;
+                }
                 let mut compose =
                     |contents: &report::ReportContents<'_>| composer.compose(contents, *policy);
                 let options = self.composer.options(*policy);

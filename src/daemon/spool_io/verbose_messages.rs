@@ -1,4 +1,6 @@
-//! The messages in memory that have a verbose file, and what the scheduler writes into these files.
+//! The messages in memory that have a verbose file.
+//!
+//! The scheduler writes its steps into these files.
 //!
 //! Very few messages have one. So the loop sends the writer a line only about those.
 

@@ -10,8 +10,10 @@ use crate::logging::syslog;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::sync::Arc;
+use zsched_core::bulk::BulkEvent;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{Note, StatusRecord};
+use zsched_spool::bulk::status::{PacketEnd, StatusWriter};
 use zsched_spool::removals::RemovalList;
 use zsched_spool::tally::{RecipientTally, tally};
 use zsched_spool::verbose::VerboseFile;
@@ -165,7 +167,8 @@ impl Writer {
         Removal::new(name, aside, FinalLines { verbose, complete })
     }
 
-    fn remove(&mut self, removals: Vec<Removal<FinalLines>>) {
+    fn remove(&mut self, mut removals: Vec<Removal<FinalLines>>) {
+        self.close_books(&mut removals);
         for (name, last, removed) in Removal::carry_out_all(removals, &self.spool) {
             if removed.is_ok() {
                 self.verbose.remove(&name);
@@ -173,6 +176,39 @@ impl Writer {
                 last.verbose.iter().for_each(|file| file.end(&name));
             }
             self.completions.add(&mut self.portion, Completion::Removed(name, removed));
+        }
+    }
+}
+
+impl Writer {
+    /// Writes what has become of the recipients of packets, before these are removed.
+    ///
+    /// A packet for which that fails stays.
+    fn close_books(&mut self, removals: &mut Vec<Removal<FinalLines>>) {
+        let mut status = StatusWriter::new(&self.spool);
+        let (mut ends, mut failed) = (Vec::new(), Vec::new());
+        removals.retain(|removal| match status.write(&removal.name, removal.aside) {
+            Ok(end) => {
+                ends.extend(end.map(|end| (end, removal.name.clone())));
+                true
+            }
+            Err(error) => {
+                failed.push((removal.name.clone(), error));
+                false
+            }
+        });
+        if let Err(error) = status.sync() {
+            let packets = std::mem::take(&mut ends).into_iter();
+            failed.extend(packets.map(|(_, name)| (name, error.kind().into())));
+            removals.retain(|removal| !failed.iter().any(|(name, _)| *name == removal.name));
+        }
+        for (name, error) in failed {
+            log::error!("{name}: the books of its bulk job cannot be written: {error}");
+            self.completions.add(&mut self.portion, Completion::Removed(name, Err(error)));
+        }
+        for (PacketEnd { number, counts }, _) in ends {
+            let event = BulkEvent::PacketEnded { packet: number, counts };
+            self.completions.add(&mut self.portion, Completion::Bulk(event));
         }
     }
 }
@@ -185,7 +221,9 @@ struct FinalLines {
     complete: Option<String>,
 }
 
-/// The line of the system log about a message that leaves the spool, if it is wanted.
+/// The line of the system log about a message that leaves.
+///
+/// It is sent if the settings ask for it.
 fn complete_line(spool: &Spool, name: &SpoolName) -> Option<String> {
     let tally = syslog::has_events().then(|| tally(spool, name).ok()).flatten()?;
     let RecipientTally { spool_id, recipients, failed, .. } = tally;

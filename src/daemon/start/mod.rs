@@ -8,6 +8,7 @@ pub(crate) mod id_cache;
 pub(crate) mod recovery;
 
 use crate::agents::{AgentProcesses, AgentSettings, process_priority};
+use crate::drop_worker::DropWorker;
 use crate::event_loop::clock::Clock;
 use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
@@ -40,18 +41,17 @@ use std::time::Instant;
 use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Zenv};
 use zsched_core::Settings;
 use zsched_core::intake::Intake;
-use zsched_core::log_limiter::LogLimiter;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
+use zsched_service::default_log;
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, describe_folder_error};
+use zsched_spool::{HashLevel, Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
-/// Default `LOGDIR`.
-const DEFAULT_LOGDIR: &str = "/var/log/mail";
 /// Maximum number of descriptors the scheduler requests, including those for agents.
 const MAX_DESCRIPTORS: u64 = 65_536;
 /// Number of descriptors not for agents: logs, sockets, files, MAILQ clients.
@@ -93,10 +93,10 @@ fn run(mut options: SchedulerOptions) -> Result<(), StartError> {
     if let Some(folder) = options.quick_start.clone() {
         let places = quick_start::prepare(&folder)
             .map_err(|error| StartError::because(folder.display(), error))?;
-        options.zenv.get_or_insert(places.zenv);
+        options.installation.zenv.get_or_insert(places.zenv);
         options.config.get_or_insert(places.config);
     }
-    let (zenv, note) = read_zenv(options.zenv.as_deref())?;
+    let (zenv, note) = read_zenv(options.installation.zenv.as_deref())?;
     let config_path = absolute(&config_path(&options, &zenv))?;
     let context = id_cache::cached_context(zenv);
     let LoadedConfig { config, warnings } = load_config(&config_path, &context, &note)?;
@@ -168,8 +168,8 @@ fn load_config(
     note: &str,
 ) -> Result<LoadedConfig, StartError> {
     let loaded = Config::load(path, context);
-    let (Ok(LoadedConfig { warnings: said, .. }) | Err(said)) = &loaded;
-    if said.iter().any(Diagnostic::is_unknown_variable) {
+    let (Ok(LoadedConfig { warnings: diagnostics, .. }) | Err(diagnostics)) = &loaded;
+    if diagnostics.iter().any(Diagnostic::is_unknown_variable) {
         say(note);
     }
     match loaded {
@@ -218,14 +218,16 @@ impl StartPlan {
             let from_zenv = || PathBuf::from(zenv.get(name).unwrap_or(default));
             absolute(&option.clone().unwrap_or_else(from_zenv))
         };
-        let spool = Spool::new(or_zenv(&options.postoffice, "POSTOFFICE", DEFAULT_POSTOFFICE)?);
+        let spool = options
+            .installation
+            .spool(zenv)
+            .map_err(|error| StartError::because("the spool", error))?;
         for folder in [spool.transport(), spool.queue()] {
             std::fs::read_dir(folder)
                 .map_err(|error| StartError(describe_folder_error(folder, &error)))?;
         }
-        let default_log =
-            || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");
-        let log = options.log.clone().or_else(|| options.is_daemon().then(default_log));
+        let default_log = || options.is_daemon().then(|| default_log(zenv, "scheduler"));
+        let log = options.log.clone().or_else(default_log);
         let status_log = zenv.get("STATUSLOG").map(str::trim).filter(|path| !path.is_empty());
         let status_log = options.status_log.clone().or_else(|| status_log.map(PathBuf::from));
         let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
@@ -238,8 +240,8 @@ impl StartPlan {
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
             notify: config.parameters.notify_socket.clone().unwrap_or_else(notify),
             recording: options.record.as_deref().map(absolute).transpose()?,
-            zenv_path: absolute(&Zenv::path(options.zenv.as_deref()))?,
-            level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
+            zenv_path: absolute(&Zenv::path(options.installation.zenv.as_deref()))?,
+            level: options.installation.level(zenv),
             spool,
             options,
             config_path,
@@ -305,12 +307,15 @@ impl StartPlan {
         let journal = OverridesJournal::open(self.spool.orders_file(), now);
         let orders = journal.orders();
         let logs = Logs { log, statistics, status_log };
+        let timeouts = Timeouts::new(self.options.timeouts_scale);
+        let drop_worker = DropWorker::new(&self.spool, self.level, &self.notify);
         let mut daemon = self
             .build(spool_lock, clock, limits.descriptors, logs, journal)
             .map_err(failed("cannot start"))?;
         daemon.apply_parameters();
         daemon.restore_state(now, orders);
         daemon.open_sockets();
+        drop_worker.start(timeouts).map_err(failed("drop folder"))?;
         if let Some(ready_pipe) = ready_pipe {
             ready_pipe.report_ready().map_err(failed("cannot report"))?;
         }
@@ -320,10 +325,10 @@ impl StartPlan {
 
     /// Starts another program of a trial installation. Its configuration is in MAILSHARE.
     fn start_companion(&self, name: &'static str, title: &'static str) -> io::Result<()> {
-        let log = Path::new(self.context.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join(name);
+        let log = default_log(&self.context.zenv, name);
         let paths = [("-Z", &*self.zenv_path), ("-P", self.spool.postoffice()), ("-L", &*log)];
         let paths = paths.into_iter().flat_map(|(option, path)| [option.into(), path.into()]);
-        let hash = (0..self.options.hash).map(|_| "-H".into());
+        let hash = (0..self.options.installation.hash).map(|_| "-H".into());
         let arguments = ["-i".into()].into_iter().chain(paths).chain(hash).collect();
         let pause = Timeouts::new(self.options.timeouts_scale).companion_restart;
         Companion::new(name, title, arguments, pause)?.keep_running()
@@ -440,6 +445,7 @@ impl StartPlan {
             has_held_children: false,
             new_names: Vec::new(),
             unread_obsoleted: HashMap::new(),
+            are_bulk_jobs_listed: false,
             scan_limits,
             timeouts,
             is_loading: true,

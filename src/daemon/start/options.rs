@@ -6,6 +6,7 @@ use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use zsched_format::selection::Selection;
+use zsched_service::InstallationOptions;
 use zsched_spool::scan::ScanLimits;
 
 /// Settings that `scheduler -t` prints.
@@ -64,13 +65,9 @@ pub struct SchedulerOptions {
     #[arg(short = 'f', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// The ZENV file with the paths of the installation
-    #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
-    pub zenv: Option<PathBuf>,
-
-    /// The spool; by default $POSTOFFICE
-    #[arg(short = 'P', long = "postoffice", value_name = "FOLDER")]
-    pub postoffice: Option<PathBuf>,
+    /// Where the files of the installation are.
+    #[command(flatten)]
+    pub installation: InstallationOptions,
 
     /// The log; by default scheduler in $LOGDIR for a daemon, else standard error
     #[arg(short = 'L', long = "log", value_name = "FILE")]
@@ -97,11 +94,6 @@ pub struct SchedulerOptions {
     /// Load and show the queue, but start no agent
     #[arg(short = 'F', long = "freeze")]
     pub freeze: bool,
-
-    /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in
-    /// the ZENV file overrides it
-    #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
-    pub hash: u8,
 
     /// Version of the MAILQ protocol, 1 or 2
     #[arg(short = 'M', long = "mailq-version", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
@@ -209,10 +201,10 @@ mod tests {
 
     #[test]
     fn options_repeated_are_counted() {
-        assert_eq!(options("").hash, 0);
-        assert_eq!(options("-H").hash, 1);
-        assert_eq!(options("-HH").hash, 2);
-        assert_eq!(options("-HHH").hash, 3);
+        assert_eq!(options("").installation.hash, 0);
+        assert_eq!(options("-H").installation.hash, 1);
+        assert_eq!(options("-HH").installation.hash, 2);
+        assert_eq!(options("-HHH").installation.hash, 3);
         assert_eq!(options("-vv").verbose, 2);
     }
 

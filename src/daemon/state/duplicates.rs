@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use zsched_core::log_limiter::LogLimiter;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::printable;
 use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
 use zsched_sys::with_suffix;

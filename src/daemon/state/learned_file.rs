@@ -47,7 +47,7 @@ pub(crate) struct LearnedFile {
     /// True if the last write failed and must be repeated even without new state.
     has_failed: Arc<AtomicBool>,
     next: Instant,
-    /// Value of [`Scheduler::learned_revision`] at the last write.
+    /// Value of the core's `learned_revision` at the last write.
     written_revision: u64,
 }
 
@@ -92,7 +92,7 @@ impl LearnedFile {
 
     /// Time until the next write may be due.
     pub(crate) fn until_next(&self, core: &Scheduler) -> Option<Duration> {
-        let has_news = core.learned_revision() != self.written_revision
+        let has_news = core.view().learned_revision() != self.written_revision
             || self.has_failed.load(Ordering::Acquire);
         let is_due = !self.writer.is_composing() && has_news;
         is_due.then(|| self.next.saturating_duration_since(Instant::now()))
@@ -126,7 +126,7 @@ impl LearnedFile {
         };
         match self.writer.begin(LearnedText::default(), write) {
             Ok(true) => {
-                self.written_revision = core.learned_revision();
+                self.written_revision = core.view().learned_revision();
                 self.has_failed.store(false, Ordering::Release);
             }
             // The former text is still being written.
@@ -138,7 +138,7 @@ impl LearnedFile {
     /// Writes the whole file at the end of the scheduler.
     pub(crate) fn finish(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
         self.writer.stop();
-        if core.learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
+        if core.view().learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
             return;
         }
         let written = write_atomically(&self.path, |out| {

@@ -13,12 +13,13 @@
 //! `.pid.scheduler` has the pid for users who send signals to the scheduler. It is not locked, and
 //! all users may read it.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
+use zsched_service::{PidFile, open_lock_file};
 use zsched_sys as sys;
 
 /// Word after the pid in the lock file of a scheduler that is ending.
@@ -26,9 +27,9 @@ const ENDING: &str = "ending";
 /// Maximum length of the lock file's text, in bytes.
 const MAX_TEXT_LEN: usize = 256;
 
-/// Lock on a spool. Dropping it removes the pid file.
+/// Lock on a spool. Dropping it removes the pid file while the lock is still held.
 pub(crate) struct SpoolLock {
-    pid_file: PathBuf,
+    _pid_file: PidFile,
     lock: File,
     is_ending: bool,
     /// Clock time of boot, as believed by this scheduler or by a former one since then.
@@ -49,6 +50,9 @@ pub(crate) enum SpoolLockError {
     /// A file cannot be created or written.
     #[error("{0}: {1}")]
     Failed(PathBuf, io::Error),
+    /// The pid file cannot be written; the error names it.
+    #[error("{0}")]
+    PidFile(io::Error),
 }
 
 /// Maximum waiting times for a former scheduler.
@@ -97,7 +101,7 @@ impl SpoolLock {
         mut tell: impl FnMut(&str),
     ) -> Result<SpoolLock, SpoolLockError> {
         let of = |path: &Path, error| SpoolLockError::Failed(path.to_path_buf(), error);
-        let lock = open(lock_file).map_err(|error| of(lock_file, error))?;
+        let lock = open_lock_file(lock_file).map_err(|error| of(lock_file, error))?;
         let began = Instant::now();
         let mut is_told = false;
         while let Some(former) =
@@ -123,12 +127,9 @@ impl SpoolLock {
         let clock = boot_id().and_then(|id| clock_of(&text, &id));
         let written = lock.metadata().ok().filter(|_| !text.is_empty());
         let former_end = written.map(|file| Timestamp::modified(&file));
-        let pid_file = pid_file.to_path_buf();
-        let taken = SpoolLock { pid_file, lock, is_ending: false, clock, former_end };
-        taken.write().map_err(|error| of(lock_file, error))?;
-        write_pid_file(&taken.pid_file, std::process::id())
-            .map_err(|error| of(&taken.pid_file, error))?;
-        Ok(taken)
+        write(&lock, false, clock).map_err(|error| of(lock_file, error))?;
+        let pid_file = PidFile::write(pid_file.to_path_buf()).map_err(SpoolLockError::PidFile)?;
+        Ok(SpoolLock { _pid_file: pid_file, lock, is_ending: false, clock, former_end })
     }
 
     /// Stores the believed clock time of boot for the next scheduler.
@@ -140,13 +141,7 @@ impl SpoolLock {
     }
 
     fn write(&self) -> io::Result<()> {
-        let pid = std::process::id();
-        let mut text =
-            if self.is_ending { format!("{pid} {ENDING}\n") } else { format!("{pid}\n") };
-        if let (Some(started), Some(id)) = (self.clock, boot_id()) {
-            text.push_str(&format!("clock {id} {}\n", started.nanoseconds()));
-        }
-        rewrite(&self.lock, &text)
+        write(&self.lock, self.is_ending, self.clock)
     }
 
     /// Announces the end, so that a scheduler started from now on waits.
@@ -169,27 +164,6 @@ fn clock_of(text: &str, boot_id: &str) -> Option<Timestamp> {
     let line = text.lines().find_map(|line| line.strip_prefix("clock "))?;
     let (id, started) = line.split_once(' ')?;
     started.parse().ok().filter(|_| id == boot_id).map(Timestamp::from_nanoseconds)
-}
-
-impl Drop for SpoolLock {
-    fn drop(&mut self) {
-        // The lock is still held while the pid file is removed.
-        if let Err(error) = fs::remove_file(&self.pid_file) {
-            log::warn!("{}: {error}", self.pid_file.display());
-        }
-    }
-}
-
-/// Opens or creates the lock file. Other users may not open it, since that would allow them to lock
-/// it.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = sys::open_regular(&mut options, path)?;
-    if file.metadata()?.mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(file)
 }
 
 /// Takes the lock. Returns the scheduler that holds the spool, if there is one.
@@ -227,29 +201,15 @@ fn read(lock: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text[..count]).into_owned())
 }
 
-fn rewrite(lock: &File, text: &str) -> io::Result<()> {
+fn write(lock: &File, is_ending: bool, clock: Option<Timestamp>) -> io::Result<()> {
+    let pid = std::process::id();
+    let mut text = if is_ending { format!("{pid} {ENDING}\n") } else { format!("{pid}\n") };
+    if let (Some(started), Some(id)) = (clock, boot_id()) {
+        text.push_str(&format!("clock {id} {}\n", started.nanoseconds()));
+    }
     // A text shorter than the previous one is written only at the start, when there are no readers.
     lock.write_all_at(text.as_bytes(), 0)?;
     lock.set_len(text.len() as u64)
-}
-
-/// Replaces the pid file, so that readers find a complete number.
-///
-/// On a full disk it overwrites the file that a killed scheduler left, which has room.
-fn write_pid_file(path: &Path, pid: u32) -> io::Result<()> {
-    let new = path.with_extension("scheduler.new");
-    let replaced = create_new(&new, pid).and_then(|()| fs::rename(&new, path));
-    replaced.or_else(|error| {
-        fs::remove_file(&new).ok();
-        let left = OpenOptions::new().write(true).open(path).map_err(|_| error)?;
-        rewrite(&left, &format!("{pid}\n"))
-    })
-}
-
-fn create_new(path: &Path, pid: u32) -> io::Result<()> {
-    sys::if_exists(fs::remove_file(path))?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
-    writeln!(file, "{pid}")
 }
 
 /// Returns true if no process has the pid.
@@ -287,6 +247,8 @@ fn is_foreign_scheduler(pid: &str, pid_file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use tempfile::TempDir;
 
     /// Short waiting times, since no scheduler ends in these tests.

@@ -57,7 +57,9 @@ mod tests {
         assert_eq!(panics, None);
     }
 
-    /// Variable with the name of the worker that panics in the process started by the test below.
+    /// Variable with the name of the worker that panics.
+    ///
+    /// The test below sets it for the process that it starts.
     const HELPER: &str = "ZSCHED_TEST_PANICKING_HELPER";
 
     /// Does nothing unless started by the test below.

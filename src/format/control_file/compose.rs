@@ -2,6 +2,7 @@
 
 use super::diagnostic::DiagnosticRecord;
 use super::{Span, Tag};
+use crate::priority::letter;
 use std::io::{self, ErrorKind};
 
 /// The contents of a new message's control file.
@@ -13,8 +14,10 @@ pub struct ControlFileDraft {
     pub body_offset: u64,
     /// Text that names the message in logs.
     pub log_id: String,
-    /// Priority from 0 (first) to 9; `None` is the default.
+    /// Priority from 0 (first) to 9, or [`crate::priority::KEPT_PRIORITY`]; `None` is the default.
     pub priority: Option<u8>,
+    /// The bulk job and the offsets of its recipients (`J`).
+    pub bulk: Option<String>,
     /// Path of the verbose file (`v`), relative to `transport/`.
     pub verbose: Option<String>,
     /// The sender as it was submitted (`e`). No program uses it, since a group's sender follows.
@@ -40,6 +43,8 @@ pub struct Group {
     pub recipients: Vec<Recipient>,
     /// The message headers. Each line ends with LF, and none is empty.
     pub headers: Vec<u8>,
+    /// It has the headers of the next group instead, which follows at once.
+    pub joins_next: bool,
 }
 
 /// A recipient and its DSN parameters.
@@ -115,8 +120,9 @@ impl ControlFileDraft {
         push_line(&mut out, "o ", &self.body_offset.to_string());
         push_line(&mut out, "l ", check_one_line("log id", &self.log_id)?);
         if let Some(priority) = self.priority {
-            push_line(&mut out, "p ", &priority.to_string());
+            push_line(&mut out, "p ", &letter(priority).to_string());
         }
+        push_optional(&mut out, "J ", "bulk job", &self.bulk)?;
         push_optional(&mut out, "e ", "error address", &self.error_address)?;
         for id in &self.obsoletes {
             push_line(&mut out, "x ", check_one_line("obsolete Message-ID", id)?);
@@ -152,6 +158,9 @@ impl ControlFileDraft {
             if let Some(report) = recipient.end.as_ref().map(|end| &end.report) {
                 owed.push((line, notify, report));
             }
+        }
+        if group.joins_next && owed.is_empty() {
+            return Ok(());
         }
         push_line(out, "m", "");
         let headers = offset(out)?;

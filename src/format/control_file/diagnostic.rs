@@ -103,7 +103,9 @@ pub fn scheduler_notary(action: &str, status: &str, diagnostic: &str) -> Vec<u8>
     fields.join(&NOTARY_SEPARATOR)
 }
 
-/// Comment in the status of a delay beyond the deadline that the sender has set (RFC 2852).
+/// Comment in the status of a delay beyond the sender's deadline.
+///
+/// The deadline is that of DELIVERBY (RFC 2852).
 pub const DEADLINE_PASSED: &str = "deliver-by time passed";
 
 /// Returns true if notary data are about the deadline that the sender has set.

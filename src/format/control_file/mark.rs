@@ -71,7 +71,9 @@ pub fn set_reported(file: &impl FileExt, offset: u32) -> io::Result<()> {
     write_bare_tag(file, offset, Tag::Done)
 }
 
-/// Returns true if a recipient is locked on disk, by this owner if there is a pid column.
+/// Returns true if a recipient is locked on disk.
+///
+/// If there is a pid column, the lock must be of this owner.
 pub fn has_lock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<bool> {
     let (found, field) = read_tag(file, offset)?;
     Ok(found == Tag::Locked && owner.is_none_or(|owner| owner == field))

@@ -84,7 +84,7 @@ pub struct ControlFile {
     pub envelope_id: Option<Span>,
     /// `R`: `FULL` or `HDRS`, the content of a report (RFC 3461, 4.3).
     pub return_mode: Option<Span>,
-    /// `p`: priority of the message, from 0 (first) to 9.
+    /// `p`: priority of the message, from 0 (first) to 9, or [`crate::priority::KEPT_PRIORITY`].
     ///
     /// The field is not ZMailer's, and its programs ignore it.
     pub priority: Option<u8>,
@@ -174,7 +174,9 @@ pub struct PreparedRecipient {
     pub sender: Option<u32>,
 }
 
-/// Tag of an appended `s` or `r` line that is not on disk yet as a whole.
+/// Tag of an appended `s` or `r` line.
+///
+/// The line is not on disk yet as a whole.
 ///
 /// All programs ignore such a line. So a recipient that a crash has cut short is never used.
 pub const PREPARED: u8 = b'*';
@@ -283,7 +285,9 @@ impl ControlFile {
         (!is_null).then_some(address)
     }
 
-    /// Returns true if a recipient has the sender of the message, not the owner of a list.
+    /// Returns true if a recipient's sender is that of the message.
+    ///
+    /// The sender of a list's member is the owner of the list.
     ///
     /// The message of a list has a new envelope, to which the DSN parameters of the sender's `MAIL`
     /// command do not apply (RFC 3461, 5.2.7.3).

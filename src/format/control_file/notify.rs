@@ -22,6 +22,14 @@ pub struct Notify<'a> {
     pub sender_suffix: Option<&'a [u8]>,
     /// `BY`: the deadline of delivery (RFC 2852).
     pub deliver_by: Option<DeliverBy>,
+    /// `NOTBEFORE`: the first second of delivery, since the epoch. Only this scheduler obeys it.
+    pub not_before: Option<u32>,
+    /// `HOLDFOR`: the same, in seconds from the arrival of the message (RFC 4865).
+    pub hold_for: Option<u32>,
+    /// `WINDOW`: the window of the day ([`crate::schedule`]). Only this scheduler obeys it.
+    pub window: Option<&'a [u8]>,
+    /// `MT-PRIORITY`: -9 to 9, the highest is the most urgent (RFC 6710).
+    pub transfer_priority: Option<i8>,
     /// `ALTERNATIVE`: the `X` line that the recipient was.
     ///
     /// Only this scheduler writes the word.
@@ -89,6 +97,12 @@ impl<'a> Notify<'a> {
                 b"INFROM" => notify.incoming_sender = Some(value),
                 b"EZMLM" => notify.sender_suffix = Some(value),
                 b"ALTERNATIVE" => notify.alternative_of = AlternativeOf::parse(value),
+                b"NOTBEFORE" => notify.not_before = number(value),
+                b"HOLDFOR" => notify.hold_for = number(value),
+                b"WINDOW" => notify.window = Some(value),
+                b"MT-PRIORITY" => {
+                    notify.transfer_priority = number(value).filter(|it| (-9..=9).contains(it));
+                }
                 b"BY" => notify.deliver_by = DeliverBy::parse(value),
                 _ => {}
             }
@@ -161,6 +175,10 @@ impl std::fmt::Display for AlternativeOf {
     }
 }
 
+fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 impl DeliverBy {
     /// Parses `[-]seconds[;flags]`.
     fn parse(value: &[u8]) -> Option<DeliverBy> {
@@ -212,6 +230,11 @@ mod tests {
         let late = DeliverBy { seconds: -5, return_after: false, trace: false };
         assert_eq!(Notify::parse(b"BY=-5;n").deliver_by, Some(late));
         assert_eq!(Notify::parse(b"BY=soon").deliver_by, None);
+        let notify = Notify::parse(b"NOTBEFORE=1795453200 window=22:00-06:00 MT-PRIORITY=-4");
+        assert_eq!((notify.not_before, notify.transfer_priority), (Some(1_795_453_200), Some(-4)));
+        assert_eq!(notify.window, Some(&b"22:00-06:00"[..]));
+        let wrong = Notify::parse(b"NOTBEFORE=soon MT-PRIORITY=10");
+        assert_eq!((wrong.not_before, wrong.transfer_priority), (None, None));
         let of = AlternativeOf { offset: 107, left: 2 };
         assert_eq!(Notify::parse(b"ALTERNATIVE=107,2 NOTIFY=DELAY").alternative_of, Some(of));
         assert_eq!(Notify::parse(b"ALTERNATIVE=107").alternative_of, None);

@@ -6,6 +6,7 @@ use super::{
     Alternative, ControlFile, ControlFileError, DiagnosticLine, Format, HeaderBlock, NotifyLine,
     PREPARED, PidField, PreparedRecipient, Quad, Recipient, Sender, Span, Tag,
 };
+use crate::priority;
 use memchr::{memchr, memmem};
 
 /// Width of the reserved column after the pid column, in bytes.
@@ -159,8 +160,9 @@ impl Reader {
 
     /// An invalid priority is ignored, so that the message is still delivered.
     fn take_priority(&mut self, line: Line) {
-        if let [digit @ b'0'..=b'9'] = self.file.get(line.value()).trim_ascii() {
-            self.file.priority = Some(digit - b'0');
+        let text = std::str::from_utf8(self.file.get(line.value()).trim_ascii());
+        if let Some(priority) = text.ok().and_then(priority::parse) {
+            self.file.priority = Some(priority);
         }
     }
 

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Line about a message that the SMTP server has accepted, or about mail that it has not.
+/// Line of the SMTP server about mail.
+///
+/// It is about a message that was accepted, or about mail that was not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SmtpLine<'a> {
     /// Time of the reply, as in [`StatusLine::time`](super::StatusLine::time).

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
 
-/// Time after a failed fetch in which the same id is not fetched again (RFC 8461 3.3).
+/// Time before an id that failed is fetched again (RFC 8461 3.3).
 const FETCH_PAUSE: Duration = Duration::from_secs(300);
 /// Maximum time for a fetch (RFC 8461 3.3).
 const MAX_FETCH_TIME: Duration = Duration::from_secs(60);
@@ -49,7 +49,9 @@ pub(crate) struct StsFailure {
 pub(crate) struct MtaSts {
     settings: TlsSettings,
     store: Store,
-    /// The id that could not be fetched for a domain, and when it may be tried again.
+    /// The ids that could not be fetched, by domain.
+    ///
+    /// Each has the time of its next try.
     failures: HashMap<String, (String, Instant, StsFailure)>,
 }
 

@@ -11,11 +11,14 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zsched_sys as sys;
 
 /// Maximum number of policies in memory.
 const MAX_IN_MEMORY: usize = 256;
 /// Maximum size of a file, in bytes.
 const MAX_FILE_SIZE: u64 = 128 * 1024;
+/// Mode of a file: agents of any user may read it.
+const FILE_MODE: u32 = 0o644;
 /// Age of a file at which its policy has expired in any case.
 const MAX_FILE_AGE: Duration = Duration::from_secs(31_557_600);
 
@@ -86,9 +89,9 @@ fn read(path: &Path) -> Option<KeptPolicy> {
 fn write(folder: &Path, domain: &str, kept: &KeptPolicy) -> io::Result<()> {
     let expires = kept.expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let temporary = folder.join(format!(".{domain}.{}", std::process::id()));
-    let mut file = fs::File::create(&temporary)?;
-    write!(file, "{} {expires}\n{}\n", kept.id, kept.policy.lines.join("\n"))?;
-    fs::rename(&temporary, folder.join(domain))
+    sys::replace_file(&folder.join(domain), &temporary, FILE_MODE, |file| {
+        write!(file, "{} {expires}\n{}\n", kept.id, kept.policy.lines.join("\n"))
+    })
 }
 
 /// Removes files of domains that have had no mail for a year.

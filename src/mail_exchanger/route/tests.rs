@@ -98,7 +98,7 @@ fn find(
         default_port: 25,
         deadline: Instant::now() + Duration::from_secs(1),
     };
-    router.route(&Destination::parse(destination).unwrap())
+    router.route(&NextHop::parse(destination).unwrap())
 }
 
 /// Exchangers with their endpoints, or the code and text of the error.
@@ -301,7 +301,7 @@ fn families_and_limits_are_kept() {
 fn a_smarthost_replaces_the_destination() {
     let rule = |destination: &str, next_hop: &str| SmarthostRule {
         destination: HostPattern::try_from(destination.to_string()).unwrap(),
-        next_hop: Some(Destination::parse(next_hop).unwrap()),
+        next_hop: Some(NextHop::parse(next_hop).unwrap()),
         fallback: Vec::new(),
     };
     let settings = RoutingSettings {

@@ -21,7 +21,9 @@ pub struct TlsError {
 pub enum TlsErrorKind {
     /// The host does not offer STARTTLS, or refuses it, and the policy requires TLS.
     NotOffered,
-    /// The hosts do not agree on a version or cipher, or one of them breaks the protocol.
+    /// The hosts agree on no version or cipher.
+    ///
+    /// Or one of them breaks the protocol.
     Handshake,
     /// The certificate is not for the name that it must have.
     NameMismatch,
@@ -57,17 +59,6 @@ impl TlsError {
     /// Returns true if a later try may succeed without a change of the host's settings.
     pub fn is_temporary(&self) -> bool {
         matches!(self.kind, TlsErrorKind::Io | TlsErrorKind::Timeout | TlsErrorKind::Settings)
-    }
-
-    /// Returns true if the certificate is the reason.
-    pub fn is_about_certificate(&self) -> bool {
-        matches!(
-            self.kind,
-            TlsErrorKind::NameMismatch
-                | TlsErrorKind::Expired
-                | TlsErrorKind::NotTrusted
-                | TlsErrorKind::Certificate
-        )
     }
 
     /// The type of result in reports of TLS-RPT (RFC 8460 4.3).

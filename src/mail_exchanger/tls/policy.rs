@@ -7,9 +7,9 @@
 use super::dane::TlsaRecord;
 use super::error::{TlsError, TlsErrorKind};
 use super::record::{TlsPolicyType, TlsRecord, TlsResultType};
-use crate::destination::Target;
 use crate::dns::{LookupFailure, Lookups, Question, Record, RecordKind};
 use crate::mta_sts::{KeptPolicy, MtaSts, StsFailure, StsMode};
+use crate::next_hop::NextHopKind;
 use crate::route::{Endpoint, Exchanger, Route};
 use crate::settings::{TlsLevel, TlsRule, TlsSettings};
 use std::time::Instant;
@@ -34,17 +34,14 @@ pub struct TlsPolicy {
 }
 
 impl TlsPolicy {
-    /// Returns true if mail may be sent in plain text if the host does not offer TLS.
-    pub fn allows_plain_text(&self) -> bool {
-        !self.is_required
-    }
-
     /// Returns true if another try, in plain text, may follow a failed handshake.
     pub fn allows_retry_without_tls(&self, error: &TlsError) -> bool {
         !self.is_required && error.kind != TlsErrorKind::Timeout
     }
 
-    /// The error of a host that does not offer STARTTLS, or refuses it, where TLS is required.
+    /// The error of a host without STARTTLS where TLS is required.
+    ///
+    /// It does not offer it, or refuses it.
     ///
     /// `reply` is what the host has said, if it has refused.
     pub fn not_offered(&self, reply: Option<&str>) -> TlsError {
@@ -132,24 +129,44 @@ impl PolicyFinder {
         Setting { level: rule.map_or(self.settings.level, |rule| rule.level), uses_mta_sts, rule }
     }
 
-    /// Decides on one exchanger of a route. `validates` tells if DNS answers can be validated.
+    /// Decides on one exchanger of a route.
+    ///
+    /// `requires_tls` is true for a message with REQUIRETLS, `validates` if DNS answers can be
+    /// validated. A UNIX socket does not leave the host, and needs no protection.
     pub(crate) fn find(
         &mut self,
+        route: &Route,
+        exchanger: &Exchanger,
+        requires_tls: bool,
+        validates: bool,
+        lookups: &mut impl Lookups,
+        deadline: Instant,
+    ) -> Result<TlsPolicy, PolicyError> {
+        let host = route.next_hop.host();
+        if matches!(route.next_hop.kind, NextHopKind::Socket(_)) {
+            return Ok(plain(&host, exchanger, TlsLevel::None, "UNIX socket"));
+        }
+        match requires_tls {
+            true => self.of_message(&host, route, exchanger, validates, lookups, deadline),
+            false => self.of_settings(&host, route, exchanger, validates, lookups, deadline),
+        }
+    }
+
+    /// The policy that the settings of the destination ask for.
+    fn of_settings(
+        &mut self,
+        host: &str,
         route: &Route,
         exchanger: &Exchanger,
         validates: bool,
         lookups: &mut impl Lookups,
         deadline: Instant,
     ) -> Result<TlsPolicy, PolicyError> {
-        let host = route.next_hop.host();
-        if matches!(route.next_hop.target, Target::Socket(_)) {
-            return Ok(plain(&host, exchanger, TlsLevel::None, "UNIX socket"));
-        }
-        let setting = self.setting(&host);
+        let setting = self.setting(host);
         let uses_mta_sts = setting.uses_mta_sts;
         let level = setting.level;
         let (level, reason) = match level {
-            TlsLevel::None => return Ok(plain(&host, exchanger, level, level_name(level))),
+            TlsLevel::None => return Ok(plain(host, exchanger, level, level_name(level))),
             TlsLevel::May | TlsLevel::Encrypt => (level, level_name(level).to_string()),
             TlsLevel::Verify | TlsLevel::Secure => {
                 return Ok(verified(route, exchanger, level, setting.rule));
@@ -160,16 +177,16 @@ impl PolicyFinder {
                         return dane_only_if_usable(level, *policy, exchanger);
                     }
                     Dane::Absent(reason) if level == TlsLevel::DaneOnly => {
-                        return Err(dane_required(&host, exchanger, &reason));
+                        return Err(dane_required(host, exchanger, &reason));
                     }
                     Dane::Absent(reason) => (TlsLevel::May, format!("level dane, {reason}")),
                 }
             }
         };
-        let fallback = plain(&host, exchanger, level, &reason);
+        let fallback = plain(host, exchanger, level, &reason);
         // A policy is for the domain of recipients, whose MX records are followed.
-        match &route.next_hop.target {
-            Target::Domain(domain) if uses_mta_sts && !route.is_smarthost => {
+        match &route.next_hop.kind {
+            NextHopKind::Domain(domain) if uses_mta_sts && !route.is_smarthost => {
                 match self.mta_sts.policy(domain, lookups, deadline) {
                     Ok(None) => Ok(fallback),
                     Ok(Some(kept)) => of_mta_sts(domain, &kept, exchanger, fallback),
@@ -315,7 +332,7 @@ pub(super) fn dane(
     let Some(Endpoint::Tcp(address)) = exchanger.endpoints.first() else {
         return absent("it has no address");
     };
-    if matches!(route.next_hop.target, Target::Address(_)) {
+    if matches!(route.next_hop.kind, NextHopKind::Address(_)) {
         return absent("an address has no TLSA records");
     }
     if !validates {

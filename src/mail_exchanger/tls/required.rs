@@ -8,34 +8,29 @@ use super::policy::{
     plain, server_name, verified,
 };
 use super::record::{TlsPolicyType, TlsRecord, TlsResultType};
-use crate::destination::Target;
 use crate::dns::{LookupFailure, Lookups, Question, RecordKind};
 use crate::mta_sts::StsMode;
+use crate::next_hop::NextHopKind;
 use crate::route::{Exchanger, Route};
 use crate::settings::TlsLevel;
 use std::time::Instant;
 
 impl PolicyFinder {
-    /// Decides on one exchanger of a route, for a message with REQUIRETLS.
-    ///
-    /// A UNIX socket does not leave the host, and needs no protection.
+    /// The policy that a message with REQUIRETLS asks for.
     ///
     /// # Errors
     ///
     /// The name of the exchanger is not authenticated, or a lookup has failed.
-    pub(crate) fn find_required(
+    pub(super) fn of_message(
         &mut self,
+        host: &str,
         route: &Route,
         exchanger: &Exchanger,
         validates: bool,
         lookups: &mut impl Lookups,
         deadline: Instant,
     ) -> Result<TlsPolicy, PolicyError> {
-        let host = route.next_hop.host();
-        if matches!(route.next_hop.target, Target::Socket(_)) {
-            return Ok(plain(&host, exchanger, TlsLevel::None, "UNIX socket"));
-        }
-        let setting = self.setting(&host);
+        let setting = self.setting(host);
         let has_names = setting.rule.is_some_and(|rule| !rule.names.is_empty());
         if setting.level == TlsLevel::Secure || (setting.level == TlsLevel::Verify && has_names) {
             // The operator has said which names count.
@@ -47,19 +42,20 @@ impl PolicyFinder {
                 return Ok(*policy);
             }
             Dane::Absent(reason) if level == TlsLevel::DaneOnly => {
-                return Err(dane_required(&host, exchanger, &reason));
+                return Err(dane_required(host, exchanger, &reason));
             }
             Dane::Policy(_) | Dane::Absent(_) => {}
         }
         let by_name = TlsPolicy {
             is_required: true,
             verification: Verification::Names(vec![server_name(exchanger)]),
-            ..plain(&host, exchanger, TlsLevel::Verify, "REQUIRETLS")
+            ..plain(host, exchanger, TlsLevel::Verify, "REQUIRETLS")
         };
         if route.is_mx_validated {
             return Ok(by_name);
         }
-        let (Target::Domain(domain), false) = (&route.next_hop.target, route.is_smarthost) else {
+        let (NextHopKind::Domain(domain), false) = (&route.next_hop.kind, route.is_smarthost)
+        else {
             return Err(not_authenticated(by_name, "the MX records are not signed"));
         };
         if uses_mta_sts == Some(false) {

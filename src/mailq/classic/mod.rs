@@ -18,7 +18,7 @@ pub(crate) mod queue;
 pub(crate) mod details;
 mod listing;
 mod listing_v2;
-pub(crate) mod report;
+pub(crate) mod report_reader;
 mod status;
 mod totals;
 mod ask_why;
@@ -29,11 +29,14 @@ use crate::connect::dial::{self, Scheduler};
 use crate::connect::server::Server;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::{ClassicOptions, ServerOptions};
+use crate::options::{ClassicOptions, ConnectOptions};
 use crate::screen::{Screen, Terminal, warn};
 
 /// Prints what the options ask for on standard output.
-pub(crate) fn run(server_options: &ServerOptions, options: &ClassicOptions) -> Result<(), Failure> {
+pub(crate) fn run(
+    server_options: &ConnectOptions,
+    options: &ClassicOptions,
+) -> Result<(), Failure> {
     let mut screen = Screen::of_stdout(Terminal::default());
     let shown = print(server_options, options, &mut screen);
     screen.flush()?;
@@ -41,7 +44,7 @@ pub(crate) fn run(server_options: &ServerOptions, options: &ClassicOptions) -> R
 }
 
 fn print(
-    server_options: &ServerOptions,
+    server_options: &ConnectOptions,
     options: &ClassicOptions,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 
 use super::details::ControlFiles;
 use super::queue::QueuedThread;
-use super::{listing, listing_v2, report, totals, v1, v2};
+use super::{listing, listing_v2, report_reader, totals, v1, v2};
 use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ impl<'a> ClassicOutput<'a> {
         if self.classic.report > 0 {
             v1::skip_to_report(lines)?;
             let level = self.classic.report;
-            let count = report::print(screen, lines, &self.selection, level)?;
+            let count = report_reader::print(screen, lines, &self.selection, level)?;
             return match lines.is_complete && count > 0 {
                 true => Ok(()),
                 false => Err(Failure::Protocol(format!(
@@ -66,7 +66,7 @@ impl<'a> ClassicOutput<'a> {
         }
         let mut queue = v1::read(lines, &mut self.warnings)?;
         if self.classic.summary {
-            report::read_ages(lines, &mut queue)?;
+            report_reader::read_ages(lines, &mut queue)?;
         }
         self.queue(queue, screen)
     }
@@ -139,7 +139,7 @@ impl<'a> ClassicOutput<'a> {
         };
         let mut text = session.ask_for_text(request)?;
         if level < 3 {
-            report::print(screen, &mut text, &self.selection, level)?;
+            report_reader::print(screen, &mut text, &self.selection, level)?;
             return Ok(());
         }
         text.print(screen)

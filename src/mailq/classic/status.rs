@@ -120,12 +120,13 @@ fn count_files(folder: &Path) -> io::Result<Contents> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::ServerOptions;
+    use crate::options::ConnectOptions;
     use std::time::{Duration, SystemTime};
     use tempfile::TempDir;
 
-    /// A spool with these files, each `path` or `path=text`, oldest first, and what is printed of
-    /// it.
+    /// Makes a spool with these files, and returns what is printed of it.
+    ///
+    /// Each file is `path` or `path=text`, oldest first.
     fn status(files: &[&str], is_local: bool) -> String {
         let folder = TempDir::new().expect("a temporary folder");
         let path = folder.path();
@@ -140,7 +141,7 @@ mod tests {
         }
         let zenv = path.join("zmailer.conf");
         fs::write(&zenv, format!("POSTOFFICE={}\n", path.display())).expect("written");
-        let mut options = ServerOptions::default();
+        let mut options = ConnectOptions::default();
         options.zenv = Some(zenv);
         let installation = Installation::read(&options).expect("a ZENV file");
         let mut out = Vec::new();

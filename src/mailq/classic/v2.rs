@@ -10,7 +10,7 @@
 
 use super::notes::DeliveryState;
 use super::queue::{QueuedThread, Vertex};
-use super::report;
+use super::report_reader;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -82,7 +82,7 @@ pub(super) fn threads(
         if threads.len() == max {
             return Err(Failure::Protocol(format!("there are more than {max} destinations")));
         }
-        threads.push(thread(channel, host, parts.next().and_then(report::age)));
+        threads.push(thread(channel, host, parts.next().and_then(report_reader::age)));
     }
     Ok(threads)
 }

@@ -3,7 +3,7 @@
 use super::connection::stopped;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::{ServerOptions, similar_command};
+use crate::options::{ConnectOptions, similar_command};
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
@@ -113,7 +113,7 @@ impl Server {
     /// Resolves the addresses, in the order in which the system tries them.
     ///
     /// There is at least one, but for a UNIX socket, which has none.
-    pub(crate) fn addresses(&self, options: &ServerOptions) -> Result<Vec<SocketAddr>, Failure> {
+    pub(crate) fn addresses(&self, options: &ConnectOptions) -> Result<Vec<SocketAddr>, Failure> {
         let Server::Tcp { host, port } = self else { return Ok(Vec::new()) };
         let (name, port) = (host.clone(), *port);
         let resolved =
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn addresses_are_limited_to_family() {
         let server = |host: &str| Server::Tcp { host: host.to_string(), port: 174 };
-        let any = ServerOptions::default();
+        let any = ConnectOptions::default();
         let (mut v4, mut v6) = (any.clone(), any.clone());
         (v4.ipv4, v6.ipv6) = (true, true);
         for (host, options, is_found) in [

@@ -261,7 +261,9 @@ pub(super) fn target(what: &str) -> String {
 /// Criteria that are no destinations, and need no conversion.
 const CRITERIA: [&str; 5] = ["id=", "ring=", "message-id=", "recipient=", "sender="];
 
-/// Returns true if a subject is a word that can be a host, a channel or a recipient.
+/// Returns true if a subject is a word of several meanings.
+///
+/// It can be a host, a channel or a recipient.
 pub(super) fn is_bare_word(what: &str) -> bool {
     target(what).starts_with("*/") && !what.contains('/')
 }

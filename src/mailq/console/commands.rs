@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 /// Commands, besides the output of ZMailer's `mailq`.
 #[derive(Subcommand, Clone, Debug)]
-pub enum Command {
+pub enum MailqCommand {
     /// A view of the queue.
     #[command(flatten)]
     View(View),
@@ -75,6 +75,21 @@ pub enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Set the priority of queued messages
+    ///
+    /// In rings with job-order or slot-cost, a message with another priority takes its new place
+    /// at once, and keeps it after a restart of the scheduler. What agents have is left to them.
+    /// With z the message is not delivered until it has another priority. Only messages that are
+    /// in the queue now get it.
+    #[command(allow_missing_positional = true)]
+    Priority {
+        /// Selected part of the queue, and options.
+        #[command(flatten)]
+        args: OrderArgs,
+        /// 0, which goes first, to 9; z keeps the message
+        #[arg(value_name = "PRIORITY", required = true, value_parser = priority_level)]
+        level: u8,
+    },
     /// Retry mail now, whatever it waits for, unless it is on hold
     Retry {
         /// Selected part of the queue, and options.
@@ -119,6 +134,19 @@ pub enum Command {
         /// Reset all limits that were set
         #[arg(long, conflicts_with = "setting")]
         all: bool,
+    },
+    /// Show or change a bulk job
+    ///
+    /// Without an order, it shows what is done, what is left, the rate, and the destinations that
+    /// take no more packets now: mailq why explains these, and mailq retry tries them again. The
+    /// orders are pause, resume, cancel, packet-size NUMBER and share PERCENT. They are in force
+    /// until the job ends, also after a restart.
+    Job {
+        /// The name of the job
+        id: String,
+        /// What to change.
+        #[command(subcommand)]
+        order: Option<JobOrder>,
     },
     /// End an agent after its current job
     Retire {
@@ -186,6 +214,34 @@ pub enum Command {
     },
 }
 
+/// The priority in an argument.
+fn priority_level(text: &str) -> Result<u8, String> {
+    zsched_format::priority::parse(text).ok_or_else(|| "not a digit, or z".to_string())
+}
+
+/// A change of a bulk job.
+#[derive(Subcommand, Clone, Debug)]
+pub enum JobOrder {
+    /// Cut no more packets; those in the queue are delivered
+    Pause,
+    /// Cut packets again
+    Resume,
+    /// Never send to the recipients that are in no packet yet
+    Cancel,
+    /// Put at most this number of recipients into a packet
+    PacketSize {
+        /// From 1 to 100000
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        recipients: u32,
+    },
+    /// Use at most this part of the agents of a destination
+    Share {
+        /// From 1 to 100
+        #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
+        percent: u8,
+    },
+}
+
 /// Selected part of the queue, and options of an order.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OrderArgs {
@@ -225,12 +281,12 @@ pub enum Level {
     Trace,
 }
 
-impl Command {
+impl MailqCommand {
     /// Maximum line width, if given.
     pub fn width(&self) -> Option<usize> {
         match self {
-            Command::View(view) => view.output().width,
-            Command::Events { width, .. } => *width,
+            MailqCommand::View(view) => view.output().width,
+            MailqCommand::Events { width, .. } => *width,
             _ => None,
         }
     }

@@ -15,6 +15,7 @@ mod client;
 mod model;
 
 mod ages;
+mod bulk;
 mod overview;
 mod smtp_traffic;
 mod sorted_messages;
@@ -31,18 +32,18 @@ mod passwd;
 mod check;
 mod top;
 
-pub use commands::Command;
+pub use commands::MailqCommand;
 
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::message::cat;
 use crate::message::files::MessageFiles;
-use crate::options::{MailqOptions, ServerOptions};
+use crate::options::{ConnectOptions, MailqOptions};
 use crate::screen::{Screen, Terminal};
 use crate::stats;
 use crate::trace;
-use arguments::{OutputOptions, keyword};
+use arguments::{OutputOptions, keyword, quoted};
 use check::CheckState;
 use clap::CommandFactory;
 use commands::CheckArgs;
@@ -53,19 +54,19 @@ use views::View;
 use zsched_format::printable;
 
 /// Runs a command. Returns the exit status.
-pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i32, Failure> {
+pub(crate) fn run(command: &MailqCommand, server_options: &ConnectOptions) -> Result<i32, Failure> {
     match command {
-        Command::Check(check) => return Ok(run_check(check, server_options)?),
-        Command::Trace(what) => {
+        MailqCommand::Check(check) => return Ok(run_check(check, server_options)?),
+        MailqCommand::Trace(what) => {
             let terminal = Terminal::of_stdout(what.width);
             return print_from_files(server_options, terminal, |files, screen| {
                 trace::run(what, files, screen)
             });
         }
-        Command::Cat(what) => {
+        MailqCommand::Cat(what) => {
             return cat::run(what, Installation::read(server_options)?.spool()).map(|()| 0);
         }
-        Command::Stats(what) => {
+        MailqCommand::Stats(what) => {
             let terminal = Terminal::of_stdout(what.width);
             return print_from_files(server_options, terminal, |files, screen| {
                 stats::run(what, files, screen)
@@ -81,14 +82,14 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
 }
 
 fn execute_command(
-    command: &Command,
-    server_options: &ServerOptions,
+    command: &MailqCommand,
+    server_options: &ConnectOptions,
     terminal: Terminal,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options);
     let session = || client::session(&Installation::read(server_options)?);
-    if let Command::View(view) = command {
+    if let MailqCommand::View(view) = command {
         return show_view(view, &installation()?, terminal, screen);
     }
     if let Some(order) = OrderCommand::of(command) {
@@ -98,20 +99,20 @@ fn execute_command(
         orders::send(&mut session()?, request, done, screen)
     };
     match command {
-        Command::Set { setting, until } => {
+        MailqCommand::Set { setting, until } => {
             let order = orders::set(setting, until.as_deref())?;
             orders::send_limits(&mut session()?, order, screen)
         }
-        Command::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
-        Command::Unset { setting, .. } => {
+        MailqCommand::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
+        MailqCommand::Unset { setting, .. } => {
             let order = orders::unset(setting)?;
             orders::send_limits(&mut session()?, order, screen)
         }
-        Command::Retire { pid } => {
+        MailqCommand::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
             send(request, "Agent ends after its current job", screen)
         }
-        Command::Reload => {
+        MailqCommand::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
             send(request, "Configuration reloaded", screen).map_err(|failure| match failure {
                 Failure::Refused(errors) => {
@@ -120,26 +121,33 @@ fn execute_command(
                 other => other,
             })
         }
-        Command::Log { level } => {
+        MailqCommand::Job { id, order: Some(order) } => {
+            let (words, result) = bulk::order(order);
+            send(Request::new(format!("JOB {} {words}", quoted(id)), "SET"), &result, screen)
+        }
+        MailqCommand::Job { id, order: None } => {
+            bulk::show(&mut session()?, installation()?.spool(), id, screen)
+        }
+        MailqCommand::Log { level } => {
             let level = keyword(*level);
             let request = Request::new(format!("LOG {level}"), "LOG");
             send(request, &format!("Log level: {level}"), screen)
         }
-        Command::Etrn { host } => orders::etrn(&mut session()?, host, screen),
-        Command::Events { what, json, .. } => {
+        MailqCommand::Etrn { host } => orders::etrn(&mut session()?, host, screen),
+        MailqCommand::Events { what, json, .. } => {
             let request = events::request(what.as_deref())?;
             let installation = installation()?;
             let mut files = MessageFiles::new(installation.spool());
             events::follow(&mut session()?, request, *json, &mut files, screen)
         }
-        Command::Top { interval } => {
+        MailqCommand::Top { interval } => {
             let interval = interval_of(*interval)?;
             top::run(installation()?, interval, terminal)
         }
-        Command::Passwd { user, permissions, addresses } => {
+        MailqCommand::Passwd { user, permissions, addresses } => {
             passwd::print(user, permissions, addresses, screen)
         }
-        Command::Completions { shell } => {
+        MailqCommand::Completions { shell } => {
             zsched_command_line::print_completions(*shell, &mut MailqOptions::command());
             Ok(())
         }
@@ -150,7 +158,7 @@ fn execute_command(
 
 /// Prints what `print` finds in the files of the installation.
 fn print_from_files(
-    server_options: &ServerOptions,
+    server_options: &ConnectOptions,
     terminal: Terminal,
     print: impl FnOnce(&Installation, &mut Screen<'_>) -> Result<(), Failure>,
 ) -> Result<i32, Failure> {
@@ -161,8 +169,8 @@ fn print_from_files(
 }
 
 /// Shows the summary, for a command line without a command.
-pub(crate) fn show_summary(server_options: &ServerOptions) -> Result<i32, Failure> {
-    run(&Command::View(View::Summary(OutputOptions::default())), server_options)
+pub(crate) fn show_summary(server_options: &ConnectOptions) -> Result<i32, Failure> {
+    run(&MailqCommand::View(View::Summary(OutputOptions::default())), server_options)
 }
 
 fn show_view(
@@ -231,7 +239,7 @@ pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
 /// Runs `mailq check`. Returns the exit status.
 ///
 /// Monitoring programs read one line of standard output, so failures are printed there, too.
-fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i32> {
+fn run_check(check: &CheckArgs, server_options: &ConnectOptions) -> io::Result<i32> {
     let measured = Installation::read(server_options).and_then(|installation| {
         let measured = check::measure(&mut client::open(&installation)?, check.what.as_deref());
         let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;

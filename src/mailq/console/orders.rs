@@ -2,7 +2,7 @@
 
 use super::arguments::{OrderOptions, Sort, is_bare_word, quoted, target};
 use super::client;
-use super::commands::{Command, OrderArgs};
+use super::commands::{MailqCommand, OrderArgs};
 use super::model::{OrderResult, OverrideStatus, Summary, ThreadStatus};
 use super::order_result;
 use super::views::{JSON_SUMMARY, of, threads_request};
@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::screen::Screen;
 use memchr::memmem;
 use std::io::{self, BufRead, IsTerminal};
-use zsched_format::printable;
+use zsched_format::{printable, priority};
 use zsched_mailq_protocol::words::MAX_REASON_LEN;
 
 /// Verb of an order.
@@ -35,6 +35,8 @@ pub(super) struct Verb {
 impl Verb {
     pub(super) const HOLD: Verb = Verb::new("HOLD", "put on hold");
     pub(super) const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
+    pub(super) const PRIORITY: Verb =
+        Verb { needs: "HOLD", ..Verb::new("PRIORITY", "given another priority") };
     pub(super) const RETRY: Verb = Verb::new("RETRY", "retried now");
     pub(super) const EXPIRE: Verb =
         Verb::irreversible("EXPIRE", "expired, owing reports to the senders");
@@ -71,29 +73,36 @@ pub(super) struct OrderCommand {
     pub all: bool,
     /// Reason, for a hold.
     pub reason: Option<String>,
+    /// Priority to be set.
+    pub level: Option<u8>,
 }
 
 impl OrderCommand {
     /// Returns the order that a command gives, if it does.
-    pub(super) fn of(command: &Command) -> Option<OrderCommand> {
+    pub(super) fn of(command: &MailqCommand) -> Option<OrderCommand> {
         let (verb, args, all, reason) = match command {
-            Command::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
-            Command::Release { args, all } => (Verb::RELEASE, args, *all, None),
-            Command::Retry { args, all: false } => (Verb::RETRY, args, false, None),
-            Command::Retry { args, all: true } => return Some(OrderCommand::retry_all(args)),
-            Command::Expire(args) => (Verb::EXPIRE, args, false, None),
-            Command::Delete(args) => (Verb::DELETE, args, false, None),
-            Command::Reroute(args) => (Verb::REROUTE, args, false, None),
+            MailqCommand::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
+            MailqCommand::Release { args, all } => (Verb::RELEASE, args, *all, None),
+            MailqCommand::Priority { args, level } => {
+                let level = Some(*level);
+                let (verb, args) = (Verb::PRIORITY, args.clone());
+                return Some(OrderCommand { verb, args, all: false, reason: None, level });
+            }
+            MailqCommand::Retry { args, all: false } => (Verb::RETRY, args, false, None),
+            MailqCommand::Retry { args, all: true } => return Some(OrderCommand::retry_all(args)),
+            MailqCommand::Expire(args) => (Verb::EXPIRE, args, false, None),
+            MailqCommand::Delete(args) => (Verb::DELETE, args, false, None),
+            MailqCommand::Reroute(args) => (Verb::REROUTE, args, false, None),
             _ => return None,
         };
-        Some(OrderCommand { verb, args: args.clone(), all, reason })
+        Some(OrderCommand { verb, args: args.clone(), all, reason, level: None })
     }
 
     /// The order to retry everything.
     fn retry_all(args: &OrderArgs) -> OrderCommand {
         let mut args = args.clone();
         args.selection.what = Some("*/*".to_string());
-        OrderCommand { verb: Verb::RETRY, args, all: false, reason: None }
+        OrderCommand { verb: Verb::RETRY, args, all: false, reason: None, level: None }
     }
 
     /// Gives the order and prints its result. Asks the user first, if it cannot be undone.
@@ -133,7 +142,9 @@ impl OrderCommand {
         }
     }
 
-    /// Returns true if no mail matches, and the order has no effect on mail that comes later.
+    /// Returns true if an order has no effect at all.
+    ///
+    /// No mail matches, and mail that comes later is not concerned.
     fn has_done_nothing(&self, outcome: &OrderResult) -> bool {
         let OrderResult { messages, recipients, threads, busy, held, .. } = *outcome;
         let stays = [Verb::HOLD, Verb::RELEASE].contains(&self.verb) && self.is_scope();
@@ -221,6 +232,9 @@ impl OrderCommand {
                  --older, --larger or --held; '*/*' selects everything"
                     .to_string(),
             ));
+        }
+        if let Some(level) = self.level {
+            words.insert(0, priority::letter(level).to_string());
         }
         if let Some(reason) = self.reason_for_hold(&words.join(" ")) {
             words.push(quoted(&format!("reason={reason}")));
@@ -420,7 +434,9 @@ pub(super) fn etrn(
     Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
 }
 
-/// Returns true if the scheduler says that it has no mail for a host, in memory or on disk.
+/// Returns true if the scheduler has no mail for a host.
+///
+/// It has none in memory, and none on disk.
 fn has_no_mail(session: &mut Session, host: &str) -> Result<bool, Failure> {
     let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1)?;
     // ZMailer's schedulers do not know these requests, and not every user may look.
@@ -461,7 +477,7 @@ mod tests {
         let selection =
             SelectionArgs { what: what.map(str::to_string), ..SelectionArgs::default() };
         let args = OrderArgs { selection, ..OrderArgs::default() };
-        OrderCommand { verb, args, all: false, reason: None }
+        OrderCommand { verb, args, all: false, reason: None, level: None }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::ages;
 use super::arguments::{
     OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, quoted, subject,
 };
@@ -12,6 +11,7 @@ use super::overview;
 use super::smtp_traffic;
 use super::sorted_messages::sorted_messages;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
+use super::{ages, bulk};
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::{Request, Session};
@@ -121,6 +121,11 @@ pub enum View {
     /// HUNGRY, FED and SILENT are the times since an agent asked for work, got work, and reported
     /// anything; SILENT is shown from a minute on.
     Agents(OutputOptions),
+    /// List bulk jobs that are not finished
+    ///
+    /// DELIVERED and FAILED are exact; the recipients of a packet count when it has left the queue.
+    /// QUEUED are those in packets in the queue. END is when the job ends at its present rate.
+    Jobs(OutputOptions),
     /// List holds, limits that were set, and messages to be removed
     Orders(OutputOptions),
     /// Show the counters that are not zero
@@ -168,6 +173,7 @@ impl View {
             | View::Why { output, .. }
             | View::Rings(output)
             | View::Agents(output)
+            | View::Jobs(output)
             | View::Orders(output)
             | View::Counters { output, .. } => output,
         }
@@ -203,6 +209,7 @@ impl View {
             View::Why { what, .. } => return Ok(why_requests("SHOW JSON WHY", what)),
             View::Rings(_) => Request::new(JSON_RINGS, "TT"),
             View::Agents(_) => Request::new(JSON_AGENTS, "TT"),
+            View::Jobs(_) => Request::new("SHOW JSON JOBS", "TT"),
             View::Orders(_) => Request::new("SHOW JSON ORDERS", "TT"),
             View::Counters { .. } => Request::without_permission("SHOW JSON COUNTERS"),
         };
@@ -369,6 +376,10 @@ impl View {
                 let agents: Vec<AgentStatus> =
                     client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_agents(&agents, screen)
+            }
+            View::Jobs(_) => {
+                let jobs = client::fetch_all(scheduler.session()?, self.request()?)?;
+                bulk::print(&jobs, screen)
             }
             View::Orders(_) => {
                 let orders: Vec<OverrideStatus> =

@@ -15,7 +15,7 @@ use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes::DeliveryState;
 use crate::classic::queue::QueuedThread;
-use crate::classic::report::parse_thread;
+use crate::classic::report_reader::parse_thread;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LIMITS, LineSource, Lines};

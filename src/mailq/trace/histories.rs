@@ -272,7 +272,9 @@ impl HistorySearch {
         (1..=MAX_EXPLAINED_MATCHES).contains(&count)
     }
 
-    /// Adds a log line about another message that made one of ours wait, or about a report.
+    /// Adds a log line about another message.
+    ///
+    /// It made one of ours wait, or is a report about it.
     pub(super) fn take_again(&mut self, line: LogLine<'_>) {
         match line {
             LogLine::Status(entry) => self.add_host_entry(entry),

@@ -142,7 +142,9 @@ fn print_hold(screen: &mut Screen<'_>, hold: &HoldLine<'_>, zone: &TimeZone) -> 
     screen.wrapped(&line)
 }
 
-/// Prints a report about the message, or what the message is about if it is a report.
+/// Prints a report about the message.
+///
+/// For a report, prints the message that it is about.
 fn print_report(
     screen: &mut Screen<'_>,
     report: &ReportLine<'_>,

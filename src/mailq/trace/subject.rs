@@ -72,7 +72,9 @@ impl TraceSubject {
         }
     }
 
-    /// Returns true if a line about a report matches, by the id of the report or of its message.
+    /// Returns true if a line about a report matches.
+    ///
+    /// The id is that of the report or of its message.
     pub(super) fn matches_report(&self, line: &ReportLine<'_>) -> bool {
         self.matches_message(&line.report_id, None)
             || self.matches_message(&line.spool_id, line.message_id.as_deref())
@@ -114,7 +116,9 @@ impl TraceSubject {
     }
 }
 
-/// Returns true if a word is an address, its local part or its domain, in upper or lower case.
+/// Returns true if a word names an address.
+///
+/// It is the address, its local part or its domain, in upper or lower case.
 fn is_part_of(word: &str, address: &str) -> bool {
     let parts = without_brackets(address).rsplit_once('@');
     same_address(address, word)

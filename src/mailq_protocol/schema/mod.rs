@@ -194,6 +194,59 @@ pub struct AgeStatus {
     pub ages: Vec<u64>,
 }
 
+/// A bulk job that is not finished: a line of `SHOW JSON JOBS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BulkJobStatus {
+    /// Its name.
+    pub id: String,
+    /// The name of the list.
+    pub list: Option<String>,
+    /// `running`, `scheduled`, `paused`, `ending` or `retrying`.
+    pub state: String,
+    /// When a scheduled or retrying job goes on.
+    pub until: Option<f64>,
+    /// All recipients.
+    pub recipients: u64,
+    /// Delivered recipients; those of a packet count when it has left the queue.
+    pub delivered: u64,
+    /// Recipients that have failed or expired.
+    pub failed: u64,
+    /// Recipients of packets in `postman/`.
+    pub aside: u64,
+    /// Recipients that were deleted, rerouted, cancelled or too late.
+    pub dropped: u64,
+    /// Recipients that are not final.
+    pub pending: u64,
+    /// Recipients in packets in the queue.
+    pub queued: u64,
+    /// Packets in the queue.
+    pub packets: u64,
+    /// Maximum number of recipients in a packet.
+    pub packet_size: u64,
+    /// Maximum part of the agents of a destination, in percent.
+    pub share: u64,
+    /// Recipients that have ended in a minute, since the scheduler has known the job.
+    pub per_minute: Option<f64>,
+    /// When it ends at this rate.
+    pub expected_end: Option<f64>,
+    /// Destinations that take no more packets now; those with most recipients, if one job is asked
+    /// for.
+    pub full: Vec<FullDestination>,
+}
+
+/// A destination that takes no more packets of a bulk job now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FullDestination {
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Recipients of the job that are not in a packet yet.
+    pub recipients: u64,
+}
+
 /// A ring: a line of `SHOW JSON RINGS`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -247,7 +300,9 @@ pub struct AgentStatus {
     /// Time since it asked for work, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub hungry: Option<f64>,
-    /// Time since its last report, or since its first job after a time without any, in seconds.
+    /// Time since its last report, in seconds.
+    ///
+    /// Without any, since its first job.
     ///
     /// `None` without jobs.
     #[serde(serialize_with = "whole_seconds")]

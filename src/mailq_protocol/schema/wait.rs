@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Wait {
     /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `suspended`, `held`,
-    /// `window`, `pace` or `turn`.
+    /// `scheduled`, `kept`, `window`, `pace` or `turn`.
     pub why: String,
     /// File and line of the setting that applies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +36,8 @@ pub struct Wait {
     /// `pace`: when the next delivery may start.
     ///
     /// `suspended`: when the next agent is started.
+    ///
+    /// `scheduled`: when its sender allows delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<f64>,
     /// `retry`: why the destination is known to be unreachable.
@@ -73,6 +75,9 @@ pub struct Wait {
     /// `held`: the hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HoldAuthor>,
+    /// `scheduled`: the window of the day that its sender has set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub day_window: Option<String>,
     /// Rank of its message, in a ring that selects work by message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,

@@ -27,7 +27,7 @@ pub(crate) fn remarks(
 
 /// What happens at the deadline that the sender has set (RFC 2852).
 fn deadline(message: &Message, now: Timestamp) -> Option<MessageRemark> {
-    let deadline = message.deliver_by.filter(|_| message.pending > 0)?;
+    let deadline = message.deliver_by().filter(|_| message.pending > 0)?;
     let at = Timestamp::from_seconds(deadline.at.into());
     let time = clock(at, now);
     let sentence = match (deadline.returns, at > now) {
@@ -43,13 +43,13 @@ fn report(scheduler: &Scheduler, message: &Message) -> Option<MessageRemark> {
     let sentence = match message.report {
         SenderReportState::None => return None,
         SenderReportState::Planned => {
-            let interval = scheduler.parameters().global_report_interval;
+            let interval = scheduler.view().parameters().global_report_interval;
             let interval = ShortDuration(interval.as_secs() as i64);
             format!("its sender gets a report within {interval}")
         }
         SenderReportState::Requested => "a report to its sender is being written".to_string(),
         SenderReportState::Failed => {
-            let failure = scheduler.write_failure();
+            let failure = scheduler.view().write_failure();
             let why =
                 failure.map_or(String::new(), |text| format!(": {}", one_line(text.as_bytes())));
             format!("a report to its sender waits for the spool{why}")

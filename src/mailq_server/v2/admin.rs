@@ -1,13 +1,16 @@
 //! `RETIRE`, `RELOAD` and `LOG`: commands about the scheduler itself.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, SyntaxError};
 use super::operator_order::OperatorOrder;
 use super::outcome::{OrderKind, refusal_line};
 use super::task::{AdminCommand, Answer, Reply, ReplyResult, SessionContext, Step, Task};
 use log::LevelFilter;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use zsched_core::Order;
+use zsched_core::bulk::BulkOrder;
 use zsched_format::printable;
+use zsched_spool::bulk::{JobId, JobIdError, MAX_SHARE};
 
 /// Log levels by name.
 const LEVELS: [(&str, LevelFilter); 5] = [
@@ -25,6 +28,39 @@ pub(super) fn retire(rest: &[u8]) -> ReplyResult {
     words.end()?;
     let pid = word.text.parse().map_err(|_| word.error("expected a process id"))?;
     Ok(Reply::change(OperatorOrder::new(OrderKind::Retire, Order::RetireAgent(pid))))
+}
+
+/// `JOB id order`: changes a bulk job.
+pub(super) fn job(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
+    let mut words = Arguments::parse(rest)?;
+    let word = words.expect("the name of a bulk job")?;
+    let job: JobId =
+        word.text.parse().map_err(|error: JobIdError| word.error(error.to_string()))?;
+    let verb = words.expect(JOB_ORDERS)?;
+    let order = match verb.text.as_str() {
+        "pause" => BulkOrder::Pause,
+        "resume" => BulkOrder::Resume,
+        "cancel" => BulkOrder::Cancel,
+        "packet-size" => BulkOrder::PacketSize(number(&mut words, 1..=100_000)?),
+        "share" => BulkOrder::Share(number(&mut words, 1..=u32::from(MAX_SHARE))? as u8),
+        _ => return Err(verb.error(format!("expected {JOB_ORDERS}"))),
+    };
+    words.end()?;
+    if context.scheduler.bulk_job(job).is_none() {
+        return Ok(Reply::refusal("there is no such bulk job, or it is finished"));
+    }
+    Ok(Reply::change(AdminTask::new([Step::Admin(AdminCommand::Bulk(job, order))])))
+}
+
+/// The orders of `JOB`.
+const JOB_ORDERS: &str = "pause, resume, cancel, packet-size or share";
+
+fn number(words: &mut Arguments, range: RangeInclusive<u32>) -> Result<u32, SyntaxError> {
+    let word = words.expect("a number")?;
+    let number = word.text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        word.error(format!("expected a number from {} to {}", range.start(), range.end()))
+    })
 }
 
 /// `RELOAD`: reads the configuration again.
@@ -46,7 +82,7 @@ pub(super) fn log(rest: &[u8]) -> ReplyResult {
     Ok(Reply::change(AdminTask::new(steps)))
 }
 
-/// Steps that are taken one after the other, and the outcome of the admin command among them.
+/// Steps in order, with the outcome of the admin command.
 struct AdminTask {
     steps: VecDeque<Step>,
     outcome: Result<String, String>,

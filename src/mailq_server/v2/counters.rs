@@ -15,7 +15,7 @@ use super::request_counters::RequestCounters;
 use super::task::{
     Answer, HostFacts, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task,
 };
-use crate::report::push;
+use crate::queue_report::push;
 use zsched_core::view::Totals;
 use zsched_format::time::Timestamp;
 
@@ -133,7 +133,7 @@ fn write(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut Vec<u8>) 
     let facts = Facts {
         now: seconds(context.now),
         started: seconds(context.process.started),
-        totals: context.scheduler.totals(),
+        totals: context.scheduler.view().totals(),
         requests: context.request_counters,
         host,
     };

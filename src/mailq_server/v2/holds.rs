@@ -55,7 +55,7 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
     Ok(Reply::change(match scope {
         None => refused(OrderRefusal::NotFound),
         Some(scope) if !dry_run => OperatorOrder::new(kind, Order::Hold { scope, reason }),
-        Some(scope) if core.overrides().is_held(&scope) => refused(OrderRefusal::Already),
+        Some(scope) if core.view().overrides().is_held(&scope) => refused(OrderRefusal::Already),
         Some(scope) => OperatorOrder::dry_run(kind, HoldChange::Hold(scope)),
     }))
 }
@@ -86,7 +86,7 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
     let kind = OrderKind::Release;
     Ok(Reply::change(match scope {
         Some(scope) if !dry_run => OperatorOrder::new(kind, Order::Release(scope)),
-        Some(scope) if core.overrides().is_held(&scope) => {
+        Some(scope) if core.view().overrides().is_held(&scope) => {
             OperatorOrder::dry_run(kind, HoldChange::Release(scope))
         }
         _ => OperatorOrder::refused(kind, OrderRefusal::NotFound),
@@ -117,7 +117,7 @@ impl HoldTarget {
 
 /// Returns the queued message with this name.
 fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
-    let message = core.message(name.number)?;
+    let message = core.view().message(name.number)?;
     let has_recipients = message.pending > 0 || message.is_partial;
     let is_it = name.matches(message.spool_id(), &message.name);
     (is_it && has_recipients && !message.is_removing).then(|| message.spool_id())
@@ -127,7 +127,7 @@ fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
 ///
 /// It need not be queued: its control file may be temporarily unreadable.
 fn find_held_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
-    let hold = core.overrides().messages.get(&name.number)?;
+    let hold = core.view().overrides().messages.get(&name.number)?;
     match hold.scope {
         Scope::Message(id) if find_message(core, name) == Some(id) || name.matches_id(id) => {
             Some(id)

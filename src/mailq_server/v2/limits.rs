@@ -22,14 +22,14 @@ pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
             continue;
         };
         let value = word.text.parse().map_err(|_| word.error("expected a number"))?;
-        if let Some(refusal) = core.refusal_of_limit(&scope, limit, value) {
+        if let Some(refusal) = core.view().refusal_of_limit(&scope, limit, value) {
             return Ok(Reply::change(OperatorOrder::refused(OrderKind::Set, refusal)));
         }
-        changes.push(change(limit, core.limit_of_scope(&scope, limit).0, Some(value)));
+        changes.push(change(limit, core.view().limit_of_scope(&scope, limit).0, Some(value)));
         orders.push(Order::Set { scope: scope.clone(), limit, value, until });
     }
     words.end()?;
-    if orders.len() > 1 && core.overrides().limits.len() + orders.len() > MAX_OVERRIDES {
+    if orders.len() > 1 && core.view().overrides().limits.len() + orders.len() > MAX_OVERRIDES {
         return Ok(Reply::change(OperatorOrder::refused(OrderKind::Set, OrderRefusal::TooMany)));
     }
     if orders.is_empty() {
@@ -49,14 +49,16 @@ pub(super) fn unset(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResul
         let limit = LimitName::of_keyword(&word.text)
             .ok_or_else(|| word.error(format!("a limit is one of {}", keywords())))?;
         let is_it = |set: &LimitOverride| set.scope == scope && set.limit == limit;
-        if !core.overrides().limits.iter().any(is_it) {
+        if !core.view().overrides().limits.iter().any(is_it) {
             return Ok(Reply::change(OperatorOrder::refused(
                 OrderKind::Unset,
                 OrderRefusal::NotFound,
             )));
         }
-        let (old, new) =
-            (core.limit_of_scope(&scope, limit).0, core.limit_after_reset(&scope, limit));
+        let (old, new) = (
+            core.view().limit_of_scope(&scope, limit).0,
+            core.view().limit_after_reset(&scope, limit),
+        );
         if changes.iter().any(|known: &LimitChange| known.limit == limit.keyword()) {
             return Err(word.error("this limit is named twice"));
         }
@@ -82,7 +84,7 @@ pub(super) fn ring(
     core: Option<&Scheduler>,
 ) -> Result<Option<Scope>, SyntaxError> {
     match words.option("ring") {
-        Some(ring) if core.is_some_and(|core| !core.has_clause(&ring.text)) => {
+        Some(ring) if core.is_some_and(|core| !core.view().has_clause(&ring.text)) => {
             Err(ring.error(format!("no clause of the configuration has the pattern {}", ring.text)))
         }
         ring => Ok(ring.map(|ring| Scope::Ring(ring.text))),

@@ -3,7 +3,7 @@
 //! Messages are searched and orders are given in steps, so that delivery continues however many
 //! there are.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, SyntaxError};
 use super::outcome::{self, OrderKind};
 use super::requests::next_word;
 use super::search::{MAX_ENTRIES_PER_STEP, Search};
@@ -35,6 +35,18 @@ pub(super) enum Verb {
     /// The reason, which may be empty.
     Hold(String),
     Release,
+    /// 0 to 9, or [`zsched_format::priority::KEPT_PRIORITY`].
+    Priority(u8),
+}
+
+/// `PRIORITY level selection`: sets the priority of the selected messages.
+pub(super) fn priority(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
+    let (level, selection) = next_word(rest);
+    let level = std::str::from_utf8(level).ok().and_then(zsched_format::priority::parse);
+    match level {
+        Some(level) => about_mail(selection, Verb::Priority(level), context),
+        None => Err(SyntaxError::new(0, "the priority is a digit, or z")),
+    }
 }
 
 /// `RETRY selection` and the like: an action on the selected mail.
@@ -147,6 +159,7 @@ impl OperatorOrder {
     ) -> OperatorOrder {
         let kind = match verb {
             Verb::Hold(_) => OrderKind::HoldMessages,
+            Verb::Priority(_) => OrderKind::Priority,
             Verb::Release => OrderKind::Release,
             _ => OrderKind::Other,
         };
@@ -220,7 +233,11 @@ impl OperatorOrder {
             Rest::DryRun(change, index) => {
                 let mut next = Some(index);
                 let scheduler = context.scheduler;
-                self.sum.add(&scheduler.dry_run_reapply(&change, &mut next, MAX_THREADS_PER_STEP));
+                self.sum.add(&scheduler.view().dry_run_reapply(
+                    &change,
+                    &mut next,
+                    MAX_THREADS_PER_STEP,
+                ));
                 if let Some(index) = next {
                     self.rest = Rest::DryRun(change, index);
                 }
@@ -232,7 +249,7 @@ impl OperatorOrder {
 
 /// Returns true if no hold is in force.
 fn nothing_is_held(context: &SessionContext<'_>) -> bool {
-    let overrides = context.scheduler.overrides();
+    let overrides = context.scheduler.view().overrides();
     overrides.holds.is_empty() && overrides.messages.is_empty()
 }
 
@@ -301,13 +318,16 @@ impl MessageOrder {
         let is_new = self.last != Some(found.target.number);
         self.last = Some(found.target.number);
         match self.verb {
-            Verb::Hold(_) if is_new => context.scheduler.dry_run_hold(found.id),
-            Verb::Release if is_new => context.scheduler.dry_run_release(found.id),
-            Verb::Hold(_) | Verb::Release => Effect::default(),
+            Verb::Hold(_) if is_new => context.scheduler.view().dry_run_hold(found.id),
+            Verb::Release if is_new => context.scheduler.view().dry_run_release(found.id),
+            Verb::Priority(level) if is_new => {
+                context.scheduler.view().dry_run_priority(found.id, level)
+            }
+            Verb::Hold(_) | Verb::Release | Verb::Priority(_) => Effect::default(),
             Verb::Retry | Verb::Expire | Verb::Delete | Verb::Reroute => {
                 let vertex = found.vertex;
                 let queued = vertex.and_then(|vertex| {
-                    context.scheduler.vertex_in_message(found.id.number, vertex)
+                    context.scheduler.view().vertex_in_message(found.id.number, vertex)
                 });
                 let effect = queued.map_or(Effect::default(), |queued| match self.verb {
                     Verb::Retry => effect_of_retry(&queued),
@@ -333,6 +353,7 @@ impl MessageOrder {
             Verb::Reroute => Order::Reroute(targets),
             Verb::Hold(reason) => Order::HoldMessages { messages: ids, reason: reason.clone() },
             Verb::Release => Order::ReleaseMessages(ids),
+            Verb::Priority(priority) => Order::SetPriority { messages: ids, priority: *priority },
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn kill_message(rest: &[u8]) -> ReplyResult {
         if let Some(step) = to_load.take().and_then(|number| context.step_to_load(number)) {
             return step;
         }
-        match id.take().and_then(|id| context.scheduler.message_named(&id)) {
+        match id.take().and_then(|id| context.scheduler.view().message_named(&id)) {
             Some(number) => Step::Order(Order::Delete(vec![Target::whole(number)])),
             None => killed(out),
         }
@@ -69,16 +69,17 @@ pub(super) fn kill_message(rest: &[u8]) -> ReplyResult {
 /// stays.
 pub(super) fn kill_thread(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
     let (channel, host) = next_word(rest);
-    let Some(thread) = context.scheduler.thread_id(channel, host) else {
+    let Some(thread) = context.scheduler.view().thread_id(channel, host) else {
         return kill_unknown();
     };
-    let mut vertices = context.scheduler.vertices_of_thread(thread).into_iter();
+    let mut vertices = context.scheduler.view().vertices_of_thread(thread).into_iter();
     let (channel, host) = (channel.to_vec(), host.to_vec());
     Ok(Reply::change(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-        let Some(thread) = context.scheduler.thread_id(&channel, &host) else {
+        let Some(thread) = context.scheduler.view().thread_id(&channel, &host) else {
             return killed(out);
         };
-        let there = |vertex| Some(context.scheduler.vertex_in_thread(thread, vertex)?.target());
+        let there =
+            |vertex| Some(context.scheduler.view().vertex_in_thread(thread, vertex)?.target());
         let targets: Vec<Target> =
             vertices.by_ref().filter_map(there).take(MAX_REMOVED_PER_ORDER).collect();
         match targets.is_empty() {

@@ -12,6 +12,8 @@ pub(super) enum OrderKind {
     Hold,
     /// HOLD of messages.
     HoldMessages,
+    /// PRIORITY.
+    Priority,
     /// RELEASE.
     Release,
     /// SET.
@@ -74,6 +76,10 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
             let far = effect_counts(effect);
             format!("at most {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
+        }
+        (OrderRefusal::TooMany, OrderKind::Priority) => {
+            let far = effect_counts(effect);
+            format!("at most {MAX_HELD_MESSAGES} messages can have a priority set ({far})")
         }
         (OrderRefusal::TooMany, OrderKind::Set) => {
             format!("at most {MAX_OVERRIDES} limits can be set")

@@ -11,7 +11,7 @@ use super::request_counters::RequestCounters;
 use super::task::{Reply, ReplyResult, SessionContext};
 use super::{admin, counters, holds, json, limits, orders, show, show_thread};
 use crate::attributes::Attributes;
-use crate::report::ReportForm;
+use crate::queue_report::ReportForm;
 
 /// Answers a request, given the text after its words.
 pub(super) type Handler = fn(&[u8], &mut SessionContext<'_>) -> ReplyResult;
@@ -95,6 +95,7 @@ static REQUESTS: &[Request] = &[
     }),
     row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::wait::answer),
     row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
+    row(&["SHOW", "JSON", "JOBS"], Attributes::TT, json::jobs::answer),
     row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::config::answer()),
     row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),
     row(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
@@ -111,12 +112,14 @@ static REQUESTS: &[Request] = &[
     row(&["KILL"], Attributes::KILL, |_, _| orders::kill_unknown()).refused_with(NO_KILL),
     row(&["HOLD"], Attributes::HOLD, holds::hold),
     row(&["RELEASE"], Attributes::HOLD, holds::release),
+    row(&["PRIORITY"], Attributes::HOLD, |r, c| operator_order::priority(r, c)),
     row(&["RETRY"], Attributes::RETRY, |r, c| operator_order::about_mail(r, Verb::Retry, c)),
     row(&["EXPIRE"], Attributes::EXPIRE, |r, c| operator_order::about_mail(r, Verb::Expire, c)),
     row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
     row(&["UNSET"], Attributes::SET, limits::unset),
+    row(&["JOB"], Attributes::SET, |rest, context| admin::job(rest, context)),
     row(&["RETIRE"], Attributes::AGENTS, |rest, _| admin::retire(rest)),
     row(&["RELOAD"], Attributes::RELOAD, |rest, _| admin::reload(rest)),
     row(&["LOG"], Attributes::LOG, |rest, _| admin::log(rest)),

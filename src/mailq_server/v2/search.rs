@@ -45,7 +45,7 @@ impl Search {
         let matching = std::mem::take(&mut self.matching);
         if !matching.is_empty() {
             // The message may have left since, and its number may belong to another one.
-            let is_there = |found: &Selected| context.scheduler.has_message(found.id);
+            let is_there = |found: &Selected| context.scheduler.view().has_message(found.id);
             return ControlFlow::Continue(matching.into_iter().filter(is_there).collect());
         }
         if self.cursor.is_over() {
@@ -53,7 +53,7 @@ impl Search {
         }
         let reads = self.selection.files.is_given();
         let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
-        let mut found = context.scheduler.select(&self.selector, &mut self.cursor, count);
+        let mut found = context.scheduler.view().select(&self.selector, &mut self.cursor, count);
         found.retain(|found| self.selection.matches_name(found));
         if self.selection.files.addresses.is_given() {
             // An entry that is not in memory has no destination to look for.

@@ -3,11 +3,11 @@
 use super::show_why::{self, WhyForm};
 use super::task::{Reply, ReplyResult, SessionContext};
 use crate::explain::{location, sentence};
-use crate::report::{ReportForm, ThreadReport};
+use crate::queue_report::{QueueReport, ReportForm};
 
-/// The thread report in one of its forms.
+/// The queue report in one of its forms.
 pub(super) fn report(form: ReportForm) -> ReplyResult {
-    let mut report = ThreadReport::new(form);
+    let mut report = QueueReport::new(form);
     let is_long = report.is_long();
     let task = move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         report.write(context.scheduler, context.now, context.process.started, out)

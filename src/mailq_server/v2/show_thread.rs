@@ -12,7 +12,7 @@
 use super::requests::next_word;
 use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
 use crate::classic::{HELD, LimitKind, limit_of};
-use crate::report::{ShownThread, push};
+use crate::queue_report::{ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
 use zsched_core::Scheduler;
@@ -63,18 +63,18 @@ struct PartialVertex {
 impl Task for ThreadText {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let scheduler = context.scheduler;
-        let Some(thread) = scheduler.thread_id(&self.channel, &self.host) else {
+        let Some(thread) = scheduler.view().thread_id(&self.channel, &self.host) else {
             return Step::Done;
         };
         let Some(vertices) = &mut self.vertices else {
-            if let Some(thread) = scheduler.thread(thread) {
+            if let Some(thread) = scheduler.view().thread(thread) {
                 ShownThread::new(scheduler, context.now, thread).write_head(out);
             }
-            self.vertices = Some(scheduler.vertices_of_thread(thread).into_iter());
+            self.vertices = Some(scheduler.view().vertices_of_thread(thread).into_iter());
             return Step::More;
         };
         if let Some(current) = &mut self.current {
-            let queued = scheduler.vertex_in_thread(thread, current.vertex);
+            let queued = scheduler.view().vertex_in_thread(thread, current.vertex);
             let has_more =
                 queued.is_some_and(|queued| current.write(scheduler, context.now, &queued, out));
             if !has_more {
@@ -83,7 +83,7 @@ impl Task for ThreadText {
             return Step::More;
         }
         if let Some((vertex, address)) = self.known.pop_front() {
-            let queued = scheduler.vertex_in_thread(thread, vertex);
+            let queued = scheduler.view().vertex_in_thread(thread, vertex);
             self.current = queued.map(|queued| PartialVertex {
                 vertex,
                 address: visible(address.as_deref().unwrap_or(b"(null)")),
@@ -93,7 +93,7 @@ impl Task for ThreadText {
             return Step::More;
         }
         let there = |vertex| {
-            let queued = scheduler.vertex_in_thread(thread, vertex)?;
+            let queued = scheduler.view().vertex_in_thread(thread, vertex)?;
             Some((vertex, queued.message.name.clone()))
         };
         let next = vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP);
@@ -121,8 +121,8 @@ impl PartialVertex {
         out: &mut Vec<u8>,
     ) -> bool {
         let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
-        let wakeup = seconds(scheduler.wakeup_of_vertex(queued));
-        let (expiry, reason) = (seconds(queued.expiry()), scheduler.reason_of(queued.id));
+        let wakeup = seconds(scheduler.view().wakeup_of_vertex(queued));
+        let (expiry, reason) = (seconds(queued.expiry()), scheduler.view().reason_of(queued.id));
         let (fed, tries) = (queued.vertex.last_fed, queued.vertex.reports);
         for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
             push(out, format_args!("{}\t{}\t", queued.message.name, self.index));
@@ -151,6 +151,13 @@ fn write_reason(now: Timestamp, reason: Reason, out: &mut Vec<u8>) {
         (Reason::Retry(at), _) if at > now => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
         }
+        (Reason::Scheduled(at), _) => {
+            push(
+                out,
+                format_args!("scheduled, in {}", ShortDuration(at.seconds_since(now).max(0))),
+            );
+        }
+        (Reason::Kept, _) => out.extend_from_slice(b"kept, priority z"),
         (_, Some(LimitKind::General)) => {}
         (_, Some(LimitKind::Channel)) => out.extend_from_slice(b"channel"),
         _ => out.extend_from_slice(b"thread"),

@@ -139,9 +139,9 @@ impl Task for DestinationsWhy {
             return Step::Pause;
         };
         // Its id may belong to another thread by now.
-        if let Some(thread) = scheduler.thread(thread).filter(|it| self.survey.matches(it)) {
+        if let Some(thread) = scheduler.view().thread(thread).filter(|it| self.survey.matches(it)) {
             self.left -= 1;
-            for wait in scheduler.waits_of(thread) {
+            for wait in scheduler.view().waits_of(thread) {
                 (self.form.write)(scheduler, context.now, &wait, false, out);
             }
         }
@@ -189,11 +189,11 @@ impl Task for MessagesWhy {
         }
         for found in self.found.by_ref().take(self.left.min(MAX_MESSAGES_PER_STEP)) {
             let queued = found.vertex.and_then(|vertex| {
-                context.scheduler.vertex_in_message(found.target.number, vertex)
+                context.scheduler.view().vertex_in_message(found.target.number, vertex)
             });
             if let Some(queued) = queued {
                 self.left -= 1;
-                let wait = context.scheduler.why_vertex(&queued);
+                let wait = context.scheduler.view().why_vertex(&queued);
                 (self.form.write)(context.scheduler, context.now, &wait, true, out);
             }
         }

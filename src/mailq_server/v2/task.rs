@@ -9,11 +9,13 @@ use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
 use std::rc::Rc;
+use zsched_core::bulk::BulkOrder;
 use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq_protocol::scram::Secret;
 use zsched_spool::SpoolName;
+use zsched_spool::bulk::JobId;
 
 /// What a session has access to while it continues.
 pub struct SessionContext<'s> {
@@ -173,7 +175,7 @@ impl SessionContext<'_> {
     ///
     /// `None` if it is in memory or cannot be loaded.
     pub(super) fn step_to_load(&self, number: u64) -> Option<Step> {
-        let is_there = self.scheduler.message(number).is_some();
+        let is_there = self.scheduler.view().message(number).is_some();
         let can_come = !is_there && self.backlog.location(number).is_some();
         can_come.then_some(Step::Admin(AdminCommand::Load(number)))
     }
@@ -188,6 +190,8 @@ pub enum AdminCommand {
     CheckConfig,
     /// Set this log level.
     Log(log::LevelFilter),
+    /// Change a bulk job.
+    Bulk(JobId, BulkOrder),
     /// Load the message of this number, which is not in memory.
     ///
     /// Done when the message is loaded, or when the wait for it is given up.

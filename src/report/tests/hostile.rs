@@ -3,7 +3,7 @@
 use super::reader::ReadReport;
 use super::{recipient, report};
 use crate::{
-    Action, Form, MAX_LEN_WITHOUT_ORIGINAL, MAX_REPORTED_RECIPIENTS, RecipientStatus, Report,
+    DsnAction, Form, MAX_LEN_WITHOUT_ORIGINAL, MAX_REPORTED_RECIPIENTS, RecipientStatus, Report,
     action_of, compose,
 };
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 
 /// Notary data with hostile fields.
 fn notary() -> impl Strategy<Value = Vec<u8>> {
-    let action = prop::sample::select(Action::ALL.to_vec());
+    let action = prop::sample::select(DsnAction::ALL.to_vec());
     (action, hostile(), hostile(), hostile(), hostile(), hostile()).prop_map(
         |(action, address, status, diagnostic, remote, agent)| {
             let action = action.word().as_bytes().to_vec();

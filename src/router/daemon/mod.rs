@@ -1,14 +1,11 @@
 //! The program: waits for submissions, and routes them.
 
-mod lock;
-pub mod log_file;
 mod scan;
 mod socket;
 mod spooler;
 
 use crate::config_file::{self, Installation};
 use crate::options::RouterOptions;
-pub use lock::ProgramLock;
 use mio::{Events, Interest, Poll, Token};
 use scan::SubmissionName;
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -20,11 +17,16 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use zsched_command_line::sysexits::EX_TEMPFAIL;
+use zsched_service::{ProgramLock, log_file, notify_manager};
 use zsched_spool::{Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
 /// Interval of scans of the folder.
 const SCAN_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of notices at which some may have been lost, and a scan finds the others.
+///
+/// It is what the system keeps by default (`net.unix.max_dgram_qlen`).
+const MIN_FULL_NOTICES: usize = 10;
 /// Maximum number of submissions that are routed together, with shared syncs.
 const MAX_BATCH: usize = 64;
 
@@ -45,7 +47,7 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
     };
     let log = installation.log_path(options, pipe.is_some());
     // Until the log takes its place, standard error is that of the caller.
-    let lock = ProgramLock::take("a router", spool.router_lock_file(), spool.router_pid_file())?;
+    let lock = ProgramLock::take("a router", &spool.router_lock_file(), spool.router_pid_file())?;
     log_file::start(log.as_deref())?;
     let mut router = Router::new(installation, spool)?;
     if options.once {
@@ -65,16 +67,13 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
         std::process::id(),
         router.spooler.spool().postoffice().display()
     );
+    notify_manager("READY=1");
     router.serve(&mut poll, &signals, &socket, log.as_deref())?;
+    notify_manager("STOPPING=1");
     socket.remove();
     drop(lock);
     log::info!("ended");
     Ok(0)
-}
-
-/// Adds a path to errors.
-fn about(path: &Path) -> impl Fn(io::Error) -> io::Error {
-    |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The state of the running router.
@@ -121,8 +120,9 @@ impl Router {
     ) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
         let mut next_scan = Instant::now();
+        let mut has_lost_notices = false;
         loop {
-            let wait = match self.waiting.is_empty() {
+            let wait = match self.waiting.is_empty() && !has_lost_notices {
                 true => next_scan.saturating_duration_since(Instant::now()),
                 false => Duration::ZERO,
             };
@@ -138,8 +138,11 @@ impl Router {
                     _ => next_scan = Instant::now(),
                 }
             }
-            for name in socket.notices() {
-                self.add(name);
+            let notices = socket.notices();
+            has_lost_notices |= notices.len() >= MIN_FULL_NOTICES;
+            notices.into_iter().for_each(|name| self.add(name));
+            if self.waiting.is_empty() && std::mem::take(&mut has_lost_notices) {
+                next_scan = Instant::now();
             }
             if Instant::now() >= next_scan {
                 if let Err(error) = self.scan() {
@@ -153,17 +156,19 @@ impl Router {
 
     /// Reads configuration and tables again. An error leaves everything as it was.
     fn reload(&mut self) {
+        notify_manager("RELOADING=1");
         match self.installation.load() {
             Ok((directory, warnings)) => {
                 warnings.iter().for_each(|one| log::warn!("{}", one.in_one_line()));
                 config_file::log_counts(&directory);
                 self.spooler.set_directory(directory);
             }
-            Err(said) => {
-                said.iter().for_each(|one| log::error!("{}", one.in_one_line()));
+            Err(diagnostics) => {
+                diagnostics.iter().for_each(|one| log::error!("{}", one.in_one_line()));
                 log::error!("the former configuration stays in force");
             }
         }
+        notify_manager("READY=1");
     }
 
     /// Looks for submissions that are not waiting yet.

@@ -1,11 +1,11 @@
 //! Names of submissions, and the scan of their folder.
 
-use super::about;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use zsched_format::printable;
+use zsched_service::with_path;
 use zsched_spool::Spool;
 
 /// Maximum number of submissions whose names are in memory. Later scans find the others.
@@ -75,7 +75,7 @@ pub(super) fn scan(spool: &Spool) -> io::Result<Vec<SubmissionName>> {
             Some(letter) => spool.router().join(char::to_string(&letter)),
             None => spool.router(),
         };
-        for entry in fs::read_dir(&path).map_err(about(&path))? {
+        for entry in fs::read_dir(&path).map_err(with_path(&path))? {
             let entry = entry?;
             let name = entry.file_name();
             match SubmissionName::new(folder, name.as_bytes()) {

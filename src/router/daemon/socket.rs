@@ -1,12 +1,11 @@
 //! The socket for notices of new submissions.
 
-use super::about;
 use super::scan::SubmissionName;
 use mio::net::UnixDatagram;
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
+use zsched_service::{bind_socket, with_path};
 
 /// Mode of the socket: all users may submit mail, so all may say that they did.
 const MODE: u32 = 0o222;
@@ -24,17 +23,8 @@ pub(super) struct NotifySocket {
 impl NotifySocket {
     /// Opens the socket, in place of one that a former router has left.
     pub(super) fn open(path: &Path) -> io::Result<NotifySocket> {
-        let named = about(path);
-        match fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.file_type().is_socket() => {
-                fs::remove_file(path).map_err(&named)?;
-            }
-            Ok(_) => return Err(named(io::Error::other("there is a file that is no socket"))),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(named(error)),
-        }
-        let socket = UnixDatagram::bind(path).map_err(&named)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+        let socket = bind_socket(path, MODE, |path| UnixDatagram::bind(path));
+        let socket = socket.map_err(with_path(path))?;
         Ok(NotifySocket { socket, path: path.into() })
     }
 

@@ -1,6 +1,5 @@
 //! Takes submissions from `router/` to the queue, or to `postman/`.
 
-use super::about;
 use super::scan::SubmissionName;
 use crate::directory::Directory;
 use crate::message::{self, Facts, RouteError};
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_format::spool_id::SpoolId;
 use zsched_format::time::Timestamp;
+use zsched_service::with_path;
 use zsched_spool::accept::{AcceptError, RoutedSubmission};
 use zsched_spool::move_aside;
 use zsched_spool::submit::Submitter;
@@ -117,9 +117,9 @@ impl Spooler {
     /// Completes what a crash has interrupted between `router/` and the queue.
     pub(super) fn finish_interrupted(&mut self) -> io::Result<()> {
         self.is_unfinished = true;
-        for name in unfinished::finish(self.spool()).map_err(about(self.spool().transport()))? {
+        for name in unfinished::finish(self.spool()).map_err(with_path(self.spool().transport()))? {
             log::info!("{name}: its control file was still hidden after a crash; it is queued now");
-            self.notify(&name);
+            self.notify(&[name]);
         }
         self.is_unfinished = false;
         Ok(())
@@ -146,12 +146,13 @@ impl Spooler {
             }
         }
         let results = self.submitter.accept(files);
+        let mut accepted = Vec::new();
         for (Routed { name, summary }, result) in routed.into_iter().zip(results) {
             match result {
                 Ok(queued) => {
                     self.troubled.remove(&name);
                     log::info!("{name}: queued as {queued}, {summary}");
-                    self.notify(&queued);
+                    accepted.push(queued);
                 }
                 Err(AcceptError::NotTaken(error)) if error.kind() == ErrorKind::InvalidInput => {
                     self.stop(name, Obstacle::Unusable(error.to_string()));
@@ -163,6 +164,7 @@ impl Spooler {
                 }
             }
         }
+        self.notify(&accepted);
         names.collect()
     }
 
@@ -277,10 +279,12 @@ impl Spooler {
         self.troubled.insert(name, Trouble { inode, next_try: now + RETRY_INTERVAL, next_log });
     }
 
-    /// Notifies the scheduler. Its scan finds the message in any case.
-    fn notify(&self, name: &SpoolName) {
-        if let Err(error) = self.submitter.notify(&self.scheduler, name) {
-            log::warn!("{name}: the scheduler cannot be notified: {error}");
+    /// Notifies the scheduler. Its scan finds the messages in any case.
+    fn notify(&self, names: &[SpoolName]) {
+        if !names.is_empty()
+            && let Err(error) = self.submitter.notify(&self.scheduler, names)
+        {
+            log::warn!("the scheduler cannot be notified of new messages: {error}");
         }
     }
 }

@@ -12,7 +12,9 @@ use zsched_format::printable::{cut, grouped};
 /// Size of a diagram, in pixels.
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 220;
-/// Part of the width, relative to that of the lines, in which the names of the lines are.
+/// Part of the width for the names of lines.
+///
+/// It is relative to the width of the lines.
 const LEGEND_WIDTH: f64 = 0.36;
 /// Maximum length of a name there, in characters.
 const MAX_NAME_LEN: usize = 28;

@@ -31,6 +31,8 @@ pub(super) struct Connection {
     pub(super) deadline: Instant,
     pub(super) progress: u64,
     pub(super) failed_logins: u32,
+    /// The login for which it counts.
+    pub(super) counted_login: Option<String>,
     /// The greeting is still to come.
     pub(super) awaits_greeting: bool,
     pub(super) is_readable: bool,
@@ -67,6 +69,7 @@ impl Connection {
             deadline,
             progress: 0,
             failed_logins: 0,
+            counted_login: None,
             awaits_greeting: true,
             // The socket may have bytes before its first event.
             is_readable: true,

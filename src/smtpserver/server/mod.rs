@@ -11,7 +11,7 @@ mod usage;
 
 use crate::installation::{Installation, Loaded};
 use crate::network::Network;
-use crate::options::ServerOptions;
+use crate::options::SmtpServerOptions;
 use crate::records::{RecordFiles, Recorder};
 use crate::sandbox;
 use crate::session::{
@@ -39,7 +39,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use usage::Usage;
-use zsched_router::{ProgramLock, log_file};
+use zsched_service::{ProgramLock, log_file, notify_manager};
 use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
 
@@ -73,7 +73,7 @@ const OTHER_FILES: u64 = 300;
 pub(crate) fn run(
     installation: Installation,
     loaded: Loaded,
-    options: &ServerOptions,
+    options: &SmtpServerOptions,
 ) -> io::Result<i32> {
     let folder = installation.store().spool.router();
     if let Err(error) = fs::read_dir(&folder) {
@@ -89,7 +89,7 @@ pub(crate) fn run(
     let spool = &store.spool;
     let lock = ProgramLock::take(
         "an SMTP server",
-        spool.smtpserver_lock_file(),
+        &spool.smtpserver_lock_file(),
         spool.smtpserver_pid_file(),
     )?;
     let signals = Signals::catch(&[SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
@@ -108,7 +108,7 @@ pub(crate) fn run(
         if is_confined { ", confined by Landlock" } else { "" },
     );
     server.log_ports();
-    reload::notify_manager("READY=1");
+    notify_manager("READY=1");
     let served = server.serve(signals);
     server.monitor.end();
     served?;
@@ -333,8 +333,8 @@ impl Server {
     /// Accepts nothing more. Sessions that are busy have some time to end.
     fn begin_end(&mut self, signal: i32) {
         let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
-        reload::notify_manager(&format!("STATUS=ending on {name}"));
-        reload::notify_manager("STOPPING=1");
+        notify_manager(&format!("STATUS=ending on {name}"));
+        notify_manager("STOPPING=1");
         self.end = Some(Instant::now() + GRACE);
         for port in &mut self.ports {
             // A listener that is closed accepts nothing in any case.
@@ -379,7 +379,7 @@ impl Server {
         let ip = peer.ip().to_canonical();
         let client = Network::of_client(ip);
         let config = &self.loaded.config;
-        let may_relay = config.may_relay(ip);
+        let (may_relay, may_hurry) = (config.may_relay(ip), config.may_hurry(ip));
         let refusal = self.refusal(ip, may_relay, client);
         let Port { settings, is_tls, .. } = &self.ports[port];
         if let Some(reply) = refusal {
@@ -391,8 +391,13 @@ impl Server {
             return Ok(());
         }
         stream.set_nodelay(true)?;
-        let about =
-            Client { ip: Some(ip), port: peer.port(), may_relay, is_local: ip.is_loopback() };
+        let about = Client {
+            ip: Some(ip),
+            port: peer.port(),
+            may_relay,
+            may_hurry,
+            is_local: ip.is_loopback(),
+        };
         let session = Session::new(settings.clone(), about, None);
         let index = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
@@ -488,7 +493,7 @@ impl Server {
             self.greet(index);
             self.carry_out(index)?;
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            self.monitor.hear(&mut connection.session);
+            self.monitor.collect(&mut connection.session);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
@@ -568,6 +573,7 @@ impl Server {
                 }
                 Request::CheckRecipient(question) => self.check_recipient(ticket, question),
                 Request::Login(credentials) => self.check_login(ticket, credentials),
+                Request::AdmitLogin(login) => self.admit_login(index, login),
                 Request::StartQueue(host) => self.start_queue(ticket, host),
             }
         }
@@ -591,6 +597,25 @@ impl Server {
             })
         };
         self.logins.send((ticket, Box::new(check))).ok();
+    }
+
+    /// Counts the connection for its login, unless that has too many. Answers at once.
+    fn admit_login(&mut self, index: usize, login: String) {
+        let Some(connection) = &mut self.connections[index] else { return };
+        if let Some(former) = connection.counted_login.take() {
+            self.usage.end_login(&former);
+        }
+        let limits = &self.loaded.config.limits;
+        let reply = match self.usage.begin_login(&login, connection.client, limits, Instant::now())
+        {
+            Ok(()) => {
+                connection.counted_login = Some(login);
+                Reply::new(235, "2.7.0", "Logged in")
+            }
+            Err(reply) => reply,
+        };
+        connection.ticket = None;
+        connection.session.answer(Answer::Reply(reply));
     }
 
     /// Asks for a host: any one for a client that may relay, else those this host is a backup for.
@@ -701,7 +726,7 @@ impl Server {
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        self.monitor.hear(&mut connection.session);
+        self.monitor.collect(&mut connection.session);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
         if connection.is_counted
@@ -711,6 +736,9 @@ impl Server {
             if *count == 0 {
                 self.per_client.remove(&connection.client);
             }
+        }
+        if let Some(login) = &connection.counted_login {
+            self.usage.end_login(login);
         }
         self.open -= 1;
         self.free.push(index);

@@ -1,30 +1,39 @@
-//! Tells what clients bring: counters for `mailq summary`, lines of the status log.
+//! Records what clients bring: counters for `mailq summary`, lines of the status log.
 
 use crate::records::{Recorder, json_line};
 use crate::session::{MailEvent, Reply, Session};
 use crate::traffic::Traffic;
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::status_log::{SmtpClient, SmtpLine, SmtpStatus};
 use zsched_format::time::{Timestamp, format_time};
 use zsched_mailq_protocol::schema::SmtpTraffic;
 
+/// Maximum number of refused connections that are logged in a period; all of them are counted.
+const MAX_REFUSED_CONNECTIONS_LOGGED: u32 = 30;
+/// Length of that period.
+const REFUSED_LOG_PERIOD: Duration = Duration::from_secs(60);
+
+/// Counters and records of a running server.
 pub(super) struct Monitor {
     traffic: Traffic,
     recorder: Recorder,
     /// What was written last.
     written: SmtpTraffic,
+    refused_log: LogLimiter,
 }
 
 impl Monitor {
     pub(super) fn new(recorder: Recorder) -> Monitor {
         let traffic = Traffic::new(Instant::now(), SystemTime::now());
-        Monitor { traffic, recorder, written: SmtpTraffic::default() }
+        let refused_log = LogLimiter::new(MAX_REFUSED_CONNECTIONS_LOGGED, REFUSED_LOG_PERIOD);
+        Monitor { traffic, recorder, written: SmtpTraffic::default(), refused_log }
     }
 
     /// Takes the log lines and the events of a session.
-    pub(super) fn hear(&mut self, session: &mut Session) {
+    pub(super) fn collect(&mut self, session: &mut Session) {
         session.take_log().iter().for_each(|line| log::info!("{line}"));
         for event in session.take_events() {
             match &event.outcome {
@@ -43,7 +52,9 @@ impl Monitor {
 
     /// Notes a connection that was refused.
     pub(super) fn refuse_connection(&mut self, ip: IpAddr, service: &str, reply: &Reply) {
-        log::info!("unknown[{ip}]: connection refused: {reply}");
+        if let Some(more) = self.refused_log.permit(Instant::now()) {
+            log::info!("unknown[{ip}]: connection refused: {reply}{more}");
+        }
         self.traffic.refuse(reply.is_permanent(), &reply.to_string());
         let client = format!("unknown[{ip}]").into();
         let client = || SmtpClient { client, service: service.into(), login: None, tls: None };

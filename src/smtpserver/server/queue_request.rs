@@ -35,6 +35,6 @@ impl QueueRequests {
         let submitter = Submitter { spool: self.spool.clone(), level: self.level, sync: false };
         let client: String = client.chars().filter(|c| !c.is_whitespace()).collect();
         let name = submitter.request_queue_run(host, &client)?;
-        submitter.notify(&self.scheduler, &name)
+        submitter.notify(&self.scheduler, &[name])
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use zsched_format::printable;
+use zsched_service::notify_manager;
 
 /// What the worker that reads files is asked for, and what it has read.
 pub(super) struct Reloads {
@@ -92,12 +93,5 @@ impl Server {
             notify_manager(&format!("STATUS={status}"));
             self.reloads.status = status;
         }
-    }
-}
-
-/// Sends a message to the service manager. Mail does not depend on it.
-pub(super) fn notify_manager(message: &str) {
-    if let Err(error) = zsched_sys::notify_service_manager(message) {
-        log::warn!("the service manager cannot be notified: {error}");
     }
 }

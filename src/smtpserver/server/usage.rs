@@ -4,6 +4,7 @@ use crate::config::Limits;
 use crate::network::Network;
 use crate::rates::{RateVerdict, Rates};
 use crate::session::{RecipientQuestion, Reply};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
 use std::time::Instant;
@@ -17,6 +18,9 @@ pub(super) struct Usage {
     clients: Rates<Network>,
     logins: Rates<String>,
     failed_logins: Rates<Network>,
+    /// Number of connections of each login.
+    login_connections: HashMap<String, usize>,
+    refused_logins: Rates<String>,
     /// Alarms since they were taken.
     new_alarms: Vec<String>,
 }
@@ -61,6 +65,40 @@ impl Usage {
         (verdict != RateVerdict::Good).then_some(reply)
     }
 
+    /// Counts a connection of a login. Returns the reply if there are too many.
+    ///
+    /// Otherwise [`end_login`](Usage::end_login) follows when the connection ends.
+    pub(super) fn begin_login(
+        &mut self,
+        login: &str,
+        client: Network,
+        limits: &Limits,
+        now: Instant,
+    ) -> Result<(), Reply> {
+        let limit = limits.max_connections_per_login;
+        let count = self.login_connections.get(login).copied().unwrap_or(0);
+        if count < limit {
+            self.login_connections.insert(login.to_string(), count + 1);
+            return Ok(());
+        }
+        if self.refused_logins.count(login.to_string(), 0, now) == RateVerdict::ReachedNow {
+            self.raise(format!(
+                "the login {login} has {limit} connections, and {client} wants another one; more are refused until one ends"
+            ));
+        }
+        Err(Reply::new(454, "4.7.0", "Too many connections of this login, try again later"))
+    }
+
+    /// Ends a connection of a login.
+    pub(super) fn end_login(&mut self, login: &str) {
+        if let Some(count) = self.login_connections.get_mut(login) {
+            *count -= 1;
+            if *count == 0 {
+                self.login_connections.remove(login);
+            }
+        }
+    }
+
     pub(super) fn count_failed_login(&mut self, client: Network, now: Instant) {
         if self.failed_logins.count(client, MAX_FAILED_LOGINS, now) == RateVerdict::ReachedNow {
             self.raise(format!(
@@ -90,6 +128,7 @@ impl Usage {
         log_end("login", self.logins.end_windows(now));
         log_end("client", self.clients.end_windows(now));
         self.failed_logins.end_windows(now);
+        self.refused_logins.end_windows(now);
     }
 }
 
@@ -133,6 +172,26 @@ mod tests {
         assert_eq!(usage.alarms(start), "alarm: logins alice at the limit of recipients");
         usage.end_hours(start + Duration::from_secs(3600));
         assert_eq!(usage.alarms(start), "");
+    }
+
+    #[test]
+    fn connections_of_a_login_are_limited() {
+        let (mut usage, now) = (Usage::default(), Instant::now());
+        let limits = Limits { max_connections_per_login: 2, ..Limits::default() };
+        let client = Network::of_client([192, 0, 2, 1].into());
+        let begin = |usage: &mut Usage, login| {
+            usage.begin_login(login, client, &limits, now).map_err(|reply| reply.to_string())
+        };
+        assert_eq!([begin(&mut usage, "alice"), begin(&mut usage, "alice")], [Ok(()), Ok(())]);
+        let refused = "454 4.7.0 Too many connections of this login, try again later";
+        assert_eq!(begin(&mut usage, "alice"), Err(refused.into()));
+        assert_eq!(begin(&mut usage, "alice"), Err(refused.into()));
+        assert_eq!(usage.take_alarms().len(), 1, "one in an hour");
+        assert_eq!(begin(&mut usage, "bob"), Ok(()));
+        usage.end_login("alice");
+        assert_eq!(begin(&mut usage, "alice"), Ok(()));
+        ["alice", "alice", "bob"].into_iter().for_each(|login| usage.end_login(login));
+        assert!(usage.login_connections.is_empty());
     }
 
     fn question() -> RecipientQuestion {

@@ -66,6 +66,19 @@ pub struct MailParameters {
     pub envelope_id: Option<String>,
     /// Seconds and mode, such as `120;R` (RFC 2852).
     pub deliver_by: Option<String>,
+    /// When it may be delivered at the earliest (RFC 4865).
+    pub hold: Option<Hold>,
+    /// -9 to 9, the highest is the most urgent (RFC 6710).
+    pub priority: Option<i8>,
+}
+
+/// The first time at which a message may be delivered (RFC 4865).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Seconds from now.
+    For(u32),
+    /// Seconds since the epoch.
+    Until(i64),
 }
 
 /// Parameters of RCPT.
@@ -235,10 +248,31 @@ fn mail_parameter(word: &str, parameters: &mut MailParameters) -> Result<(), Rep
             Some(by) => parameters.deliver_by = Some(by),
             None => return wrong(),
         },
+        ("HOLDFOR" | "HOLDUNTIL", _) => match hold(name, &upper) {
+            Some(hold) if parameters.hold.is_none() => parameters.hold = Some(hold),
+            _ => return wrong(),
+        },
+        ("MT-PRIORITY", _) => match i8::from_str(value) {
+            Ok(priority) if (-9..=9).contains(&priority) && !value.starts_with('+') => {
+                parameters.priority = Some(priority);
+            }
+            _ => return wrong(),
+        },
         ("BODY" | "SMTPUTF8" | "RET" | "ENVID" | "AUTH", _) => return wrong(),
         _ => return Err(Reply::new(555, "5.5.4", format!("Unknown parameter {name}"))),
     }
     Ok(())
+}
+
+/// Parses the time of RFC 4865: 1 to 9 digits, or a time in UTC.
+fn hold(name: &str, value: &str) -> Option<Hold> {
+    if name.eq_ignore_ascii_case("HOLDFOR") {
+        let is_short = (1..=9).contains(&value.len());
+        let seconds = number(value).filter(|seconds| is_short && *seconds > 0)?;
+        return Some(Hold::For(seconds as u32));
+    }
+    let instant: jiff::Timestamp = value.strip_suffix('Z').and(value.parse().ok())?;
+    Some(Hold::Until(instant.as_second()))
 }
 
 /// Checks the time of RFC 2852, `[+-]seconds;mode`. A message to be returned needs a future time.
@@ -322,6 +356,9 @@ mod tests {
         assert_eq!((given.body_type, given.return_mode), (Some("8BITMIME"), Some("HDRS")));
         assert_eq!(given.envelope_id.as_deref(), Some("a+2Bb"));
         assert_eq!(given.deliver_by.as_deref(), Some("120;RT"));
+        let line = "MAIL FROM:<a@b> HOLDUNTIL=1970-01-01T00:01:00Z MT-PRIORITY=-4";
+        let Ok(Command::Mail(_, given)) = parse(line.as_bytes()) else { panic!("{line}") };
+        assert_eq!((given.hold, given.priority), (Some(Hold::Until(60)), Some(-4)));
         let line = "RCPT TO:<a@b> NOTIFY=success,DELAY ORCPT=rfc822;x+3D@y";
         let Ok(Command::Rcpt(_, given)) = parse(line.as_bytes()) else { panic!("{line}") };
         assert_eq!(given.notify.as_deref(), Some("SUCCESS,DELAY"));
@@ -344,7 +381,12 @@ mod tests {
             ("MAIL FROM:<a@b> SIZE=x", 501),
             ("MAIL FROM:<a@b> SIZE=99999999999999999999", 501),
             ("MAIL FROM:<a@b> BODY=BINARYMIME", 501),
-            ("MAIL FROM:<a@b> HOLDFOR=1", 555),
+            ("MAIL FROM:<a@b> HOLDFOR=0", 501),
+            ("MAIL FROM:<a@b> HOLDFOR=1000000000", 501),
+            ("MAIL FROM:<a@b> HOLDUNTIL=2026-11-24T18:00:00+01:00", 501),
+            ("MAIL FROM:<a@b> HOLDFOR=1 HOLDUNTIL=2026-11-24T18:00:00Z", 501),
+            ("MAIL FROM:<a@b> MT-PRIORITY=10", 501),
+            ("MAIL FROM:<a@b> SOLICIT=x", 555),
             ("MAIL FROM:<a@b> BY=0;R", 501),
             ("MAIL FROM:<a@b> ENVID=", 501),
             ("RCPT TO:<>", 553),

@@ -195,10 +195,21 @@ impl Session {
     }
 
     fn logged_in(&mut self, user: String) {
+        self.phase = Phase::Login(LoginState::Checking);
+        self.awaited = Some(Awaited::Admission(user.clone()));
+        self.requests.push_back(Request::AdmitLogin(user));
+    }
+
+    /// Takes the decision about a login whose password was right.
+    pub(super) fn login_admitted(&mut self, user: String, reply: Reply) {
         self.phase = Phase::Command;
+        if reply.is_error() {
+            self.note(format_args!("login of {user} refused: {reply}"));
+            return self.refuse(reply);
+        }
         self.note(format_args!("logged in as {user}"));
         self.login = Some(user);
-        self.reply(Reply::new(235, "2.7.0", "Logged in"));
+        self.reply(reply);
     }
 
     fn wrong_password(&mut self, user: &str) {

@@ -1,6 +1,7 @@
 //! MAIL, RCPT, DATA and BDAT, and what becomes of a message.
 
 use super::body::{BodyDecoder, BodyFault, Framing};
+use super::command::Hold;
 use super::transaction::{Body, Chunk, RecipientQuestion, Trace, Transaction};
 use super::{
     Awaited, HelloVerb, MailEvent, MailParameters, Phase, RcptParameters, Reply, Request, Service,
@@ -14,7 +15,7 @@ const WRITE_SIZE: usize = 64 << 10;
 const DECODE_SIZE: usize = 16 << 10;
 
 impl Session {
-    pub(super) fn mail(&mut self, sender: Option<String>, parameters: MailParameters) {
+    pub(super) fn mail(&mut self, sender: Option<String>, mut parameters: MailParameters) {
         let requires_login = self.settings.service == Service::Submission && !self.may_relay();
         if self.hello.is_none() {
             return self.refuse(Reply::out_of_order("Say hello first"));
@@ -25,6 +26,10 @@ impl Session {
         if requires_login {
             return self.refuse(Reply::new(530, "5.7.0", "Log in first"));
         }
+        if let Err(reply) = self.check_hold(&parameters) {
+            return self.refuse(reply);
+        }
+        let changed = self.lower_priority(&mut parameters);
         let refusal = match parameters.size {
             Some(size) if size > self.settings.max_size => {
                 Some(BodyFault::TooLarge(self.settings.max_size).reply())
@@ -41,7 +46,52 @@ impl Session {
             return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
         }
         self.idle_commands = 0;
-        self.reply(Reply::new(250, "2.1.0", "Ok"));
+        self.reply(match changed {
+            true => Reply::new(250, "2.3.6", "0 is the priority of the message"),
+            false => Reply::new(250, "2.1.0", "Ok"),
+        });
+    }
+
+    /// Checks the time at which a message may be delivered (RFC 4865, 4.1).
+    fn check_hold(&self, parameters: &MailParameters) -> Result<(), Reply> {
+        let Some(hold) = parameters.hold else { return Ok(()) };
+        if !self.offers_hold() {
+            return Err(Reply::new(555, "5.5.4", "FUTURERELEASE is not offered here"));
+        }
+        let now = (self.settings.now)();
+        let seconds = match hold {
+            Hold::For(seconds) => i64::from(seconds),
+            Hold::Until(second) => second - now.seconds(),
+        };
+        if seconds < 0 {
+            return Err(Reply::bad_argument("The time of HOLDUNTIL is over"));
+        }
+        let max = self.settings.max_hold.as_secs();
+        if seconds.unsigned_abs() > max {
+            return Err(Reply::bad_argument(format!(
+                "The message may be held for {max} s at most"
+            )));
+        }
+        let by = parameters.deliver_by.as_deref().and_then(|by| by.split(';').next());
+        match by.and_then(|by| by.parse::<i64>().ok()) {
+            Some(by) if by <= seconds => {
+                Err(Reply::bad_argument("The time of BY is over before the message is released"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a message the usual priority if the client may not have a higher one.
+    ///
+    /// Returns true if that changes it (RFC 6710, 4.1).
+    fn lower_priority(&self, parameters: &mut MailParameters) -> bool {
+        let is_high = parameters.priority.is_some_and(|priority| priority > 0);
+        let may_hurry = self.client.may_hurry || self.login.is_some() && self.settings.logins_hurry;
+        let changes = is_high && !may_hurry;
+        if changes {
+            parameters.priority = Some(0);
+        }
+        changes
     }
 
     pub(super) fn rcpt(&mut self, recipient: String, parameters: RcptParameters) {

@@ -34,6 +34,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use zsched_format::time::{Timestamp, format_time};
 use zsched_spool::SpoolId;
 
 /// Maximum length of a command with its line end, in bytes. RFC 5321 (4.5.3.1.4) has 512.
@@ -104,6 +106,12 @@ pub struct SessionSettings {
     pub has_queue_domains: bool,
     /// Lines may end in LF alone. Only for programs of this host.
     pub allows_bare_lf: bool,
+    /// Maximum time for which a client may have a message held (FUTURERELEASE). Zero: not offered.
+    pub max_hold: Duration,
+    /// Clients that have logged in may give messages a higher priority than the usual one.
+    pub logins_hurry: bool,
+    /// The present time.
+    pub now: fn() -> Timestamp,
     /// Free space of the spool, in bytes.
     pub free_space: Arc<AtomicU64>,
 }
@@ -117,6 +125,8 @@ pub struct Client {
     pub port: u16,
     /// It may send to any address.
     pub may_relay: bool,
+    /// It may give messages a higher priority than the usual one.
+    pub may_hurry: bool,
     /// It is on this host, where no other host can listen: passwords need no TLS.
     pub is_local: bool,
 }
@@ -137,6 +147,8 @@ pub enum Request {
     CheckRecipient(Box<RecipientQuestion>),
     /// Check a login.
     Login(Credentials),
+    /// Decide whether a login whose password was right may have one more connection.
+    AdmitLogin(String),
     /// Write a part of the submission.
     Append(Vec<u8>),
     /// Write the last part, sync, and give the submission to the router.
@@ -152,7 +164,7 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The reply to a recipient, or to ETRN.
+    /// The reply to a recipient, to ETRN, or to a login whose password was right.
     Reply(Reply),
     /// The result of a login.
     Login(LoginAnswer),
@@ -169,6 +181,7 @@ pub enum Answer {
 enum Awaited {
     Recipient(String, RcptParameters),
     Login,
+    Admission(String),
     Append,
     Commit,
     Queue,
@@ -272,6 +285,7 @@ impl Session {
                 self.recipient_checked(address, parameters, reply);
             }
             (Awaited::Login, Answer::Login(answer)) => self.login_answered(answer),
+            (Awaited::Admission(user), Answer::Reply(reply)) => self.login_admitted(user, reply),
             (Awaited::Append, Answer::Appended(result)) => self.appended(result),
             (Awaited::Commit, Answer::Stored(result)) => self.stored(result),
             // A request costs a file: it counts as a command without effect.
@@ -279,7 +293,7 @@ impl Session {
             (Awaited::Append, _) => self.appended(Err(Reply::failure())),
             (Awaited::Commit, _) => self.stored(Err(Reply::failure())),
             (awaited, _) => {
-                if matches!(awaited, Awaited::Login) {
+                if matches!(awaited, Awaited::Login | Awaited::Admission(_)) {
                     self.phase = Phase::Command;
                 }
                 self.reply(Reply::failure());
@@ -527,8 +541,19 @@ impl Session {
         }
         let rest = ["8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "DELIVERBY"];
         all.extend(rest.map(str::to_string));
+        all.push("MT-PRIORITY".into());
+        if self.offers_hold() {
+            let (max, now) = (self.settings.max_hold, (self.settings.now)());
+            let until = format_time(Timestamp::from_seconds((now + max).seconds()));
+            all.push(format!("FUTURERELEASE {} {}", max.as_secs(), until.replace(".000", "")));
+        }
         all.push(format!("LIMITS RCPTMAX={max_recipients}"));
         all
+    }
+
+    /// Returns true if a client may have messages held: on ports for users (RFC 4865, 3).
+    fn offers_hold(&self) -> bool {
+        self.settings.service == Service::Submission && !self.settings.max_hold.is_zero()
     }
 
     /// AUTH with the mechanisms that are offered now.

@@ -14,12 +14,21 @@ fn settings(service: Service) -> SessionSettings {
         logins: Logins::All,
         has_queue_domains: false,
         allows_bare_lf: false,
+        max_hold: std::time::Duration::from_secs(86_400),
+        logins_hurry: true,
+        now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
         free_space: Arc::new(AtomicU64::new(1 << 40)),
     }
 }
 
 fn client(may_relay: bool) -> Client {
-    Client { ip: Some([192, 0, 2, 7].into()), port: 4711, may_relay, is_local: false }
+    Client {
+        ip: Some([192, 0, 2, 7].into()),
+        port: 4711,
+        may_relay,
+        may_hurry: false,
+        is_local: false,
+    }
 }
 
 /// A session, and what became of its messages.
@@ -90,6 +99,10 @@ impl World {
                     })
                 }
                 Request::Login(_) => Answer::Login(LoginAnswer::Malformed),
+                Request::AdmitLogin(user) => Answer::Reply(match &*user {
+                    "crowd" => Reply::new(454, "4.7.0", "Too many connections of this login"),
+                    _ => Reply::new(235, "2.7.0", "Logged in"),
+                }),
                 Request::Append(bytes) => {
                     self.written.extend(bytes);
                     Answer::Appended(self.disk.clone())
@@ -140,6 +153,51 @@ fn message_is_stored_with_its_envelope() {
           to <good@y>\ntodsn BY=60;R\nto <good2@y>\nenv-end\nSubject: x\n\n.dot\n"]
     );
     assert!(world.session.is_closing());
+}
+
+#[test]
+fn users_have_messages_held_and_others_do_not() {
+    let mut world = World::new(settings(Service::Submission), client(true));
+    let offered = world.say("EHLO client.test\r\n");
+    assert!(offered.contains("250-FUTURERELEASE 86400 2026-11-22T10:00:00Z\r\n"), "{offered}");
+    for (parameters, code) in [
+        ("HOLDFOR=86401", "501"),
+        ("HOLDUNTIL=2026-11-23T10:00:00Z", "501"),
+        ("HOLDUNTIL=2026-11-20T10:00:00Z", "501"),
+        ("HOLDFOR=3600 BY=60;R", "501"),
+    ] {
+        assert_eq!(world.codes(&format!("MAIL FROM:<s@x> {parameters}\r\n")), code);
+    }
+    for (parameter, word) in [
+        ("HOLDFOR=3600", "HOLDFOR=3600"),
+        ("HOLDUNTIL=2026-11-21T18:00:00Z", "NOTBEFORE=1795284000"),
+    ] {
+        let envelope = format!("MAIL FROM:<s@x> {parameter}\r\nRCPT TO:<good@y>\r\n");
+        assert_eq!(world.codes(&format!("{envelope}DATA\r\n")), "250 250 354");
+        assert_eq!(world.codes("\r\n.\r\n"), "250");
+        let stored = world.stored.pop().expect("a message");
+        assert!(stored.contains(&format!("\ntodsn {word}\n")), "{stored}");
+    }
+    let mut other = World::smtp();
+    assert!(!other.say("EHLO client.test\r\n").contains("FUTURERELEASE"));
+    assert_eq!(other.codes("MAIL FROM:<s@x> HOLDFOR=1\r\n"), "555");
+}
+
+#[test]
+fn only_some_clients_raise_the_priority() {
+    for (may_hurry, value, reply, word) in
+        [(false, 4, "250 2.3.6", 0), (false, -4, "250 2.1.0", -4), (true, 4, "250 2.1.0", 4)]
+    {
+        let client = Client { may_hurry, ..client(true) };
+        let mut world = World::new(settings(Service::Smtp), client);
+        assert!(world.say("EHLO client.test\r\n").contains("250-MT-PRIORITY\r\n"));
+        let said = world.say(&format!("MAIL FROM:<s@x> MT-PRIORITY={value}\r\n"));
+        assert!(said.starts_with(reply), "{said}");
+        assert_eq!(world.codes("RCPT TO:<good@y>\r\nDATA\r\n"), "250 354");
+        assert_eq!(world.codes("\r\n.\r\n"), "250");
+        let stored = world.stored.pop().expect("a message");
+        assert!(stored.contains(&format!("\ntodsn MT-PRIORITY={word}\n")), "{stored}");
+    }
 }
 
 /// Each row: what is sent after EHLO, the codes of the replies, and the number of messages stored.
@@ -256,6 +314,11 @@ fn submission_needs_login_and_passwords_need_tls() {
     assert!(hello.contains("250-AUTH SCRAM-SHA-256 PLAIN LOGIN\r\n"), "{hello}");
     assert!(!hello.contains("STARTTLS"), "{hello}");
     assert_eq!(world.codes("AUTH PLAIN AGEAd3Jvbmc=\r\n"), "535");
+    assert_eq!(
+        world.codes("AUTH PLAIN AGNyb3dkAHJpZ2h0\r\n"),
+        "454",
+        "the login has too many connections"
+    );
     assert_eq!(world.codes("AUTH PLAIN\r\n"), "334");
     assert_eq!(world.codes("*\r\n"), "501");
     assert_eq!(world.codes("AUTH LOGIN\r\n"), "334");

@@ -1,6 +1,7 @@
 //! The envelope of a message, and its form in a submission.
 
 use super::body::BodyDecoder;
+use super::command::Hold;
 use super::{
     Client, HelloVerb, MailParameters, RcptParameters, Service, SessionSettings, TlsFacts,
 };
@@ -92,11 +93,18 @@ impl Transaction {
             None => "channel error".into(),
         });
         let by = self.parameters.deliver_by.as_ref().map(|by| format!("BY={by}"));
+        let hold = self.parameters.hold.map(|hold| match hold {
+            Hold::For(seconds) => format!("HOLDFOR={seconds}"),
+            Hold::Until(second) => format!("NOTBEFORE={second}"),
+        });
+        let priority = self.parameters.priority.map(|value| format!("MT-PRIORITY={value}"));
         for (address, parameters) in &self.recipients {
             let words = [
                 parameters.notify.as_ref().map(|notify| format!("NOTIFY={notify}")),
                 parameters.original.as_ref().map(|original| format!("ORCPT={original}")),
                 by.clone(),
+                hold.clone(),
+                priority.clone(),
             ];
             let words: Vec<String> = words.into_iter().flatten().collect();
             if !words.is_empty() {

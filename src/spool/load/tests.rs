@@ -122,7 +122,9 @@ fn no_message_is_missing_while_queue_is_empty() {
     assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
 }
 
-/// An agent ended after the file was read, and had finished one of its two recipients by then.
+/// An agent ended after the file was read.
+///
+/// It had finished one of its two recipients by then.
 #[test]
 fn only_recipients_still_locked_count_as_possible_duplicates() {
     let before = "@ 7\ni 4711\nl one\ns l - a 0\nr~    55    c h u 0\nr~    55    c h v 0\nm\n\n";

@@ -30,14 +30,14 @@ pub(super) fn note_failures(
         return Ok(());
     }
     let notary = scheduler_notary("failed", "5.0.0", "x-local; 550 (reason unknown)");
-    let remark = OutcomeNote {
+    let outcome = OutcomeNote {
         offsets: &offsets,
         occasion: OutcomeKind::Failure,
         time,
         notary: &notary,
         message: b"the transport agent gave no reason",
     };
-    let candidates = note::candidates_on_disk(file, size, &remark)?;
+    let candidates = note::candidates_on_disk(file, size, &outcome)?;
     file.append(&candidates.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>())
 }
 

@@ -24,6 +24,7 @@ use mail_builder::headers::address::EmailAddress;
 use std::collections::HashSet;
 use zsched_format::address_list::addresses;
 use zsched_format::header::Field;
+use zsched_format::time::Timestamp;
 
 /// Maximum length of an address, in bytes, as in the router. RFC 5321 (4.5.3.1.3) has 256.
 const MAX_ADDRESS_LEN: usize = 900;
@@ -44,7 +45,8 @@ pub(crate) struct Envelope {
     body_type: Option<String>,
     envelope_id: Option<String>,
     return_mode: Option<String>,
-    notify: Option<String>,
+    /// The words of each `todsn` line.
+    words: Vec<String>,
 }
 
 impl Envelope {
@@ -80,7 +82,7 @@ impl Envelope {
             body_type: upper(&options.body_type),
             envelope_id: options.envelope_id.clone(),
             return_mode: upper(&options.return_mode),
-            notify: upper(&options.notify),
+            words: words(options)?,
         })
     }
 
@@ -107,14 +109,24 @@ impl Envelope {
             None => push(&["channel error"]),
         }
         for recipient in &self.recipients {
-            if let Some(notify) = &self.notify {
-                push(&["todsn NOTIFY=", notify]);
+            if !self.words.is_empty() {
+                push(&["todsn ", &self.words.join(" ")]);
             }
             push(&["to <", recipient, ">"]);
         }
         push(&["env-end"]);
         text
     }
+}
+
+/// The words about each recipient: reports, times and the priority.
+fn words(options: &SendmailOptions) -> Result<Vec<String>, SendmailError> {
+    let notify = options.notify.as_ref().map(|when| format!("NOTIFY={}", when.to_uppercase()));
+    let priority = options.priority.map(|priority| {
+        format!("MT-PRIORITY={}", zsched_format::priority::to_transfer_priority(priority))
+    });
+    let times = options.times.words(Timestamp::now()).map_err(SendmailError::Usage)?;
+    Ok(notify.into_iter().chain(priority).chain(times).collect())
 }
 
 /// Refuses values of options that an envelope cannot have. Needs no message.
@@ -141,6 +153,7 @@ pub(crate) fn check(options: &SendmailOptions) -> Result<(), SendmailError> {
         let reason = "no recipients: name some, or take those of the headers with -t";
         return Err(SendmailError::Usage(reason.to_string()));
     }
+    words(options)?;
     sender(options)?;
     options.recipients.iter().try_for_each(|argument| addresses_of("recipient", argument).map(drop))
 }

@@ -26,7 +26,9 @@ pub(crate) struct MessageReader<R> {
 #[derive(Debug, Default)]
 pub(crate) struct MessageHead {
     pub fields: Vec<Field>,
-    /// The first piece of the body, if it was read to find the end of the headers.
+    /// The first piece of the body, if it was read.
+    ///
+    /// It is read to find the end of the headers.
     pub body: Vec<u8>,
 }
 

@@ -38,7 +38,8 @@ use zsched_command_line::parse;
 use zsched_config::Zenv;
 use zsched_format::header::Field;
 use zsched_format::printable::{self, print_error};
-use zsched_router::{load_directory, shared_config};
+use zsched_router::load_directory;
+use zsched_service::shared_config;
 use zsched_smtpserver::StdioServer;
 use zsched_smtpserver::session::NO_SIZE_LIMIT;
 use zsched_smtpserver::store::Store;
@@ -150,9 +151,8 @@ impl Installation {
         let zenv = zenv.map_err(|error| SendmailError::Config(error.to_string()))?;
         let zenv = zenv.unwrap_or_default();
         let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
-        let is_divided = zenv.get("ROUTERDIRHASH") == Some("1");
         Ok(Installation {
-            level: if is_divided { HashLevel::Once } else { HashLevel::Flat },
+            level: HashLevel::of_router(zenv.get("ROUTERDIRHASH")),
             router_socket: spool.router_socket(zenv.get("ROUTERNOTIFY")),
             max_size: max_size(&zenv)?,
             zenv,

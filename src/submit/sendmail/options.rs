@@ -1,5 +1,6 @@
 //! Command line of `sendmail`, with the options of the program that all systems call so.
 
+use crate::times::TimeOptions;
 use clap::{ArgAction, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -80,6 +81,14 @@ pub struct SendmailOptions {
     /// Print the name under which the message is queued
     #[arg(short = 'v', action = ArgAction::Count)]
     verbosity: u8,
+
+    /// Priority: 0 first, 9 last
+    #[arg(long = "priority", value_name = "0-9", value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub priority: Option<u8>,
+
+    /// When it may be delivered.
+    #[command(flatten)]
+    pub times: TimeOptions,
 
     /// ZENV file, which names the spool
     #[arg(short = 'Z', long = "zenv", value_name = "FILE")]

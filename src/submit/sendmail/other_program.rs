@@ -31,7 +31,9 @@ fn become_program(names: &[&str], arguments: impl Iterator<Item = OsString>) -> 
     SendmailError::Program(format!("{}: {error}", program.display()))
 }
 
-/// Finds a program with one of these names in the folder of this program, or in `bin` beside it.
+/// Finds a program with one of these names.
+///
+/// It is in the folder of this program, or in `bin` beside it.
 ///
 /// The name may also be one of this program itself, which does not count.
 fn find(own: &Path, names: &[&str]) -> Option<PathBuf> {

@@ -167,8 +167,9 @@ impl Authentication {
         }
     }
 
-    /// Returns true if the server has shown that it knows the password, or the mechanism has no
-    /// such step.
+    /// Returns true if the server has shown that it knows the password.
+    ///
+    /// So it is for a mechanism that has no such step.
     pub(super) fn has_verified_server(&self) -> bool {
         self.is_finished || !self.is_mutual
     }

@@ -73,7 +73,9 @@ impl Phase {
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentForm {
-    /// Lines with a leading dot get another one, and a line with a dot ends the message (DATA).
+    /// A message in lines, ended by a dot (DATA).
+    ///
+    /// Lines with a leading dot get another one.
     Dotted,
     /// As counted before (BDAT).
     Counted,

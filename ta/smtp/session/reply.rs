@@ -52,7 +52,9 @@ impl Reply {
         self.text.lines().map(|line| line.get(4..).unwrap_or_default())
     }
 
-    /// The enhanced status code of the first line that has one (RFC 2034), or an empty text.
+    /// The enhanced status code (RFC 2034), or an empty text.
+    ///
+    /// It is that of the first line that has one.
     pub fn status(&self) -> &str {
         let class = &self.text[..1];
         let of = |line| -> Option<&str> {

@@ -178,7 +178,9 @@ impl Transaction {
         self.accepted().next().is_some()
     }
 
-    /// Returns true if the whole message was sent, and its end is not answered for a recipient.
+    /// Returns true if a recipient waits for the answer to the message.
+    ///
+    /// The whole message was sent.
     pub fn may_be_delivered(&self, index: usize) -> bool {
         self.content == Content::Over
             && self.ends[index].is_none()
@@ -186,7 +188,9 @@ impl Transaction {
             && self.awaited.iter().any(|sent| matches!(sent, Sent::End(_)))
     }
 
-    /// Returns true if the end of the message is answered for each recipient, and has been for one.
+    /// Returns true if some recipients have an answer to the message.
+    ///
+    /// Its end is answered for each recipient.
     pub fn has_reply_each(&self) -> bool {
         self.options.protocol == Protocol::Lmtp && self.ends.iter().any(Option::is_some)
     }

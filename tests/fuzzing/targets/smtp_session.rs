@@ -53,12 +53,21 @@ fn settings(choice: u8) -> SessionSettings {
         logins: if choice & 8 != 0 { Logins::All } else { Logins::None },
         has_queue_domains: choice & 64 != 0,
         allows_bare_lf: choice & 16 != 0,
+        max_hold: std::time::Duration::from_secs(86_400),
+        logins_hurry: true,
+        now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
         free_space: Arc::new(AtomicU64::new(u64::MAX)),
     }
 }
 
 fn converse(said: &[u8], piece: usize, choice: u8, ip: Option<std::net::IpAddr>) -> Outcome {
-    let client = Client { ip, port: 1, may_relay: choice & 32 != 0, is_local: choice & 64 != 0 };
+    let client = Client {
+        ip,
+        port: 1,
+        may_relay: choice & 32 != 0,
+        may_hurry: choice & 32 == 0,
+        is_local: choice & 64 != 0,
+    };
     let mut session = Session::new(Arc::new(settings(choice)), client, None);
     session.greet();
     let (mut outcome, mut accepted) = (Outcome::default(), Vec::new());
@@ -103,6 +112,7 @@ fn answer(
             Answer::Login(LoginAnswer::Accepted(user))
         }
         Request::Login(_) => Answer::Login(LoginAnswer::Wrong),
+        Request::AdmitLogin(_) => Answer::Reply(Reply::new(235, "2.7.0", "Logged in")),
         Request::Append(bytes) => {
             written.extend(bytes);
             Answer::Appended(Ok(()))

@@ -5,7 +5,7 @@ use super::byte_source::ByteSource;
 use clap::Parser;
 use zsched_format::control_file::compose::ControlFileDraft;
 use zsched_format::control_file::{ControlFile, parse};
-use zsched_submit::{Submission, SubmitOptions};
+use zsched_submit::{ComposedMessage, SubmitOptions};
 
 /// The input has sender, channel, host, wishes and recipients, each with a NUL behind it.
 ///
@@ -33,12 +33,12 @@ pub fn run(bytes: &[u8]) {
     else {
         return;
     };
-    if let Ok(submission) = Submission::compose(draw.rest(), &options) {
+    if let Ok(submission) = ComposedMessage::compose(draw.rest(), &options) {
         check(submission);
     }
 }
 
-fn check(submission: Submission) {
+fn check(submission: ComposedMessage) {
     let recipients: Vec<String> =
         submission.group.recipients.iter().map(|one| one.address.user.clone()).collect();
     let has_wishes = submission.group.recipients.iter().any(|one| !one.notify.is_empty());

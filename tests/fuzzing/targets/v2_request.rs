@@ -48,7 +48,11 @@ pub fn run(bytes: &[u8]) {
             assert!(BEFORE_LOGIN.contains(&line) || is_scram_challenge(line), "{line:?}");
         }
         assert!(!listener.session.is_trusted());
-        assert_eq!(listener.core.number_state(7), NumberState::Queued, "nothing has happened");
+        assert_eq!(
+            listener.core.view().number_state(7),
+            NumberState::Queued,
+            "nothing has happened"
+        );
     }
 }
 

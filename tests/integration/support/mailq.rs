@@ -12,7 +12,7 @@ pub struct Dump {
     /// Keys of vertices by channel; `None` where the section is absent.
     pub channels: Option<BTreeMap<String, Vec<usize>>>,
     pub hosts: Option<BTreeMap<String, Vec<usize>>>,
-    /// The thread report, line by line.
+    /// The queue report, line by line.
     pub report: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Dump {
             assert_eq!(in_webs, keys, "every vertex is in one line of each web");
         }
         let report = self.report.join("\n");
-        assert!(self.report.len() >= 2 && report.contains("Kids: "), "no thread report: {report}");
+        assert!(self.report.len() >= 2 && report.contains("Kids: "), "no queue report: {report}");
     }
 
     /// Returns the number of unfinished recipients.

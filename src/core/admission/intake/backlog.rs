@@ -35,6 +35,10 @@ pub struct FileBacklog {
     paged_out: BTreeMap<u64, PagedFile>,
     /// The same, by the second at which they are due.
     by_time: BTreeSet<(u32, u64)>,
+    /// Those that wait for a time of their sender, by that time.
+    ///
+    /// A step of the clock does not change it.
+    by_clock: BTreeSet<(u32, u64)>,
     /// Paged-out messages to be read now, with the host they were requested for.
     requested: VecDeque<(u64, HostFilter)>,
     /// Requested hosts that paged-out messages are being compared with.
@@ -58,6 +62,8 @@ pub struct FileBacklog {
 /// Paged-out message.
 struct PagedFile {
     /// Time at which it is due, in seconds of the first clock.
+    ///
+    /// In seconds since the epoch if it waits for a time of its sender.
     until: u32,
     folder: HashFolder,
     /// Its times are those of the first clock, too.
@@ -87,12 +93,13 @@ impl FileBacklog {
         mut record: PagedMessage,
     ) {
         let number = name.number();
-        let until = until.map_or(NEVER_DUE, |until| self.second_after(until));
+        let offset = if record.is_scheduled { 0 } else { self.clock_offset };
+        let until = until.map_or(NEVER_DUE, |until| second_after(until, offset));
         if self.paged_out.len() >= MAX_PAGED_WITH_VERTICES {
             record.vertices = Box::default();
         }
         shift_all(&mut record.vertices, self.clock_offset, 0);
-        self.by_time.insert((until, number));
+        self.times(record.is_scheduled).insert((until, number));
         self.paged_out.insert(number, PagedFile { until, folder: name.folder(), record });
         if name.nonnumeric_base().is_some() {
             self.full_names.insert(number, name);
@@ -142,16 +149,29 @@ impl FileBacklog {
     }
 
     fn has_due_or_requested(&self, now: Timestamp) -> bool {
-        let is_due =
-            |(until, _): &(u32, u64)| self.time_of(*until).is_some_and(|until| until <= now);
         !self.requested.is_empty()
             || self.is_comparing()
-            || self.by_time.first().is_some_and(is_due)
+            || self.next_due().is_some_and(|until| until <= now)
+    }
+
+    /// The set of paged-out messages by time that one belongs to.
+    fn times(&mut self, is_scheduled: bool) -> &mut BTreeSet<(u32, u64)> {
+        if is_scheduled { &mut self.by_clock } else { &mut self.by_time }
+    }
+
+    /// The paged-out message that is due first, and when.
+    fn first_due(&self) -> Option<(Timestamp, u64)> {
+        let of = |set: &BTreeSet<(u32, u64)>, offset| {
+            let (until, number) = set.first()?;
+            Some((time_of(*until, offset)?, *number))
+        };
+        let first = [of(&self.by_time, self.clock_offset), of(&self.by_clock, 0)];
+        first.into_iter().flatten().min()
     }
 
     /// Time at which the next paged-out message is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.time_of(self.by_time.first()?.0)
+        Some(self.first_due()?.0)
     }
 
     /// Takes the next file to be read.
@@ -191,16 +211,13 @@ impl FileBacklog {
                 }
             }
         }
-        let (until, number) = *self.by_time.first()?;
-        if self.time_of(until).is_none_or(|until| until > now) {
-            return None;
-        }
+        let (_, number) = self.first_due().filter(|(until, _)| *until <= now)?;
         self.take(number, None)
     }
 
     fn take(&mut self, number: u64, wanted: Option<HostFilter>) -> Option<SpoolName> {
         let PagedFile { until, folder, mut record } = self.paged_out.remove(&number)?;
-        self.by_time.remove(&(until, number));
+        self.times(record.is_scheduled).remove(&(until, number));
         shift_all(&mut record.vertices, 0, self.clock_offset);
         // Requests whose comparison has not reached this message count, too.
         let asked = [&self.hosts_asked, &self.hosts_asked_next].into_iter();
@@ -224,7 +241,9 @@ impl FileBacklog {
         if self.new_numbers.contains(&number) {
             return Some(FileLocation::Queued);
         }
-        self.paged_out.get(&number).map(|paged| FileLocation::PagedOut(self.time_of(paged.until)))
+        let paged = self.paged_out.get(&number)?;
+        let offset = if paged.record.is_scheduled { 0 } else { self.clock_offset };
+        Some(FileLocation::PagedOut(time_of(paged.until, offset)))
     }
 
     /// Removes and returns the record of a paged-out message that was read again.
@@ -247,19 +266,6 @@ impl FileBacklog {
         };
     }
 
-    /// The second at or after a time, of the first clock.
-    fn second_after(&self, time: Timestamp) -> u32 {
-        let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
-        let second = second.saturating_sub(self.clock_offset.into()).max(0);
-        u32::try_from(second).unwrap_or(NEVER_DUE).min(NEVER_DUE - 1)
-    }
-
-    /// The time of a second of the first clock.
-    fn time_of(&self, second: u32) -> Option<Timestamp> {
-        let is_time = second != NEVER_DUE;
-        is_time.then(|| Timestamp::from_seconds(i64::from(second) + i64::from(self.clock_offset)))
-    }
-
     /// Number of files to be read and of paged-out messages.
     pub fn waiting(&self) -> BacklogCounts {
         BacklogCounts {
@@ -268,6 +274,21 @@ impl FileBacklog {
             ..BacklogCounts::default()
         }
     }
+}
+
+/// The second at or after a time.
+///
+/// It is of a clock from which the present one differs by `offset`.
+fn second_after(time: Timestamp, offset: i32) -> u32 {
+    let second = time.seconds() + i64::from(time.subsec_nanoseconds() > 0);
+    let second = second.saturating_sub(offset.into()).max(0);
+    u32::try_from(second).unwrap_or(NEVER_DUE).min(NEVER_DUE - 1)
+}
+
+/// The time of a second of a clock from which the present one differs by `offset`.
+fn time_of(second: u32, offset: i32) -> Option<Timestamp> {
+    let is_time = second != NEVER_DUE;
+    is_time.then(|| Timestamp::from_seconds(i64::from(second) + i64::from(offset)))
 }
 
 impl PagedOutSource for FileBacklog {
@@ -319,7 +340,7 @@ mod tests {
     fn record(host: &str) -> PagedMessage {
         let to = Destination::new(b"smtp", host.as_bytes());
         let vertices = [PagedVertex::new(&to, 1, true, 0)].into();
-        PagedMessage { modified: NOW, recipients: 1, vertices }
+        PagedMessage { modified: NOW, recipients: 1, is_scheduled: false, vertices }
     }
 
     fn numbers(backlog: &mut FileBacklog, now: Timestamp) -> Vec<u64> {
@@ -354,6 +375,19 @@ mod tests {
         assert_eq!(wanted, [HostFilter::of_host(b"c.x")]);
         backlog.shift(ClockStep::Back(Duration::from_secs(15)));
         assert_eq!(numbers(&mut backlog, at(5)), [1]);
+    }
+
+    #[test]
+    fn scheduled_message_is_due_at_its_time_of_any_clock() {
+        let mut backlog = FileBacklog::default();
+        let at = |seconds| NOW + Duration::from_secs(seconds);
+        let scheduled = PagedMessage { is_scheduled: true, ..record("a.x") };
+        backlog.page_out(name(1), Some(at(100)), scheduled);
+        backlog.page_out(name(2), Some(at(100)), record("b.x"));
+        backlog.shift(ClockStep::Forward(Duration::from_secs(50)));
+        assert_eq!(backlog.next_due(), Some(at(100)));
+        assert_eq!(numbers(&mut backlog, at(100)), [1]);
+        assert_eq!(numbers(&mut backlog, at(150)), [2]);
     }
 
     #[test]

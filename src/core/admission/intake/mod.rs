@@ -5,12 +5,12 @@
 pub mod backlog;
 pub mod backlog_view;
 
-use crate::log_limiter::LogLimiter;
 use crate::{Backlog, RecipientRoom, Scheduler};
 use backlog::FileBacklog;
 use backlog_view::{BacklogCounts, BacklogView, FileLocation};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
@@ -90,7 +90,7 @@ impl ReadBudget {
     /// Computes the budget from what the core has in memory and what is being read.
     pub fn of(core: &Scheduler, room: Option<RecipientRoom>, intake: &Intake) -> ReadBudget {
         let recipients = room.map(|room| room.first_chunk(intake.recipients_being_read()));
-        ReadBudget { messages: core.loaded(), recipients }
+        ReadBudget { messages: core.view().loaded(), recipients }
     }
 }
 

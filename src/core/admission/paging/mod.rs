@@ -16,13 +16,17 @@ pub(crate) use restore::{RestoreAction, RestoredMessage};
 
 use crate::Scheduler;
 use crate::action::Action;
+use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
+use crate::dispatch::Dispatch;
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
 use crate::outcome::sender_reports::SenderReportState;
+use crate::query::view::View;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
+use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,6 +34,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use texts::DiagnosisStore;
 use threads::PagedThread;
+use zsched_format::priority::KEPT_PRIORITY;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of messages examined in one turn.
@@ -78,48 +83,6 @@ impl PagingState {
 }
 
 impl Scheduler {
-    /// Recipients of paged-out messages, as far as they are known.
-    pub fn paged_recipients(&self) -> u64 {
-        self.admission.paging.recipients
-    }
-
-    /// Number of messages in memory.
-    pub fn loaded(&self) -> usize {
-        self.queue.messages.len()
-    }
-
-    /// Returns true if a paged-out message is about to be loaded.
-    pub fn is_being_restored(&self, number: u64) -> bool {
-        self.admission.paging.restored.as_ref().is_some_and(|(restored, _)| *restored == number)
-    }
-
-    /// Returns true if nothing is known about a message that arrives.
-    pub fn is_new(&self, number: u64) -> bool {
-        self.queue.messages.find(number).is_none() && !self.is_being_restored(number)
-    }
-
-    /// The last report of the shell.
-    ///
-    /// It has the kinds of control files that wait for room, and the number of recipients that may
-    /// come with those being read.
-    pub fn backlog(&self) -> (Backlog, u32) {
-        (self.admission.paging.waiting, self.admission.first_chunks_being_read())
-    }
-
-    /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, waiting: Backlog) {
-        self.admission.paging.waiting = waiting;
-        if waiting != Backlog::None {
-            self.schedule_eviction(self.now);
-        }
-    }
-
-    fn schedule_eviction(&mut self, time: Timestamp) {
-        if !std::mem::replace(&mut self.admission.paging.has_timer, true) {
-            self.timers.add(time, Timer::PageOut);
-        }
-    }
-
     /// Pages out some messages that only wait.
     pub(crate) fn evict_some(&mut self) {
         self.admission.paging.has_timer = false;
@@ -134,31 +97,49 @@ impl Scheduler {
         let mut unloaded = 0;
         while self.admission.paging.cursor < end && unloaded < most {
             if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
-                && self.can_evict(message)
+                && self.admission.can_evict(&self.queue, message)
             {
-                self.evict(message);
+                self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.shell, message);
                 unloaded += 1;
             }
             self.admission.paging.cursor += 1;
         }
         self.admission.paging.evicted_in_pass |= unloaded > 0;
-        let mut next = self.now;
+        let mut next = self.shell.now;
         if self.admission.paging.cursor >= slots {
             self.admission.paging.cursor = 0;
             if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
-                next = self.now + EMPTY_PASS_WAIT;
+                next = self.shell.now + EMPTY_PASS_WAIT;
             }
         }
-        self.schedule_eviction(next);
+        self.admission.schedule_eviction(&mut self.shell, next);
+    }
+}
+
+impl Admission {
+    /// Processes a change in the control files that wait for room.
+    pub(crate) fn backlog_changed(&mut self, shell: &mut Shell, waiting: Backlog) {
+        self.paging.waiting = waiting;
+        if waiting != Backlog::None {
+            self.schedule_eviction(shell, shell.now);
+        }
+    }
+
+    fn schedule_eviction(&mut self, shell: &mut Shell, time: Timestamp) {
+        if !std::mem::replace(&mut self.paging.has_timer, true) {
+            shell.timers.add(time, Timer::PageOut);
+        }
     }
 
     /// Returns true if a message may be paged out.
     ///
     /// It only waits for a retry; or it was tried before and waits for an agent, while new messages
     /// wait for room. With many frequent retries there would otherwise be no room for these.
-    fn can_evict(&self, message: MessageId) -> bool {
+    fn can_evict(&self, queue: &Queue, message: MessageId) -> bool {
         let Message {
             held,
+            priority,
+            is_scheduled,
             is_rereading,
             wants_alternative,
             is_removing,
@@ -170,105 +151,119 @@ impl Scheduler {
             owes_report,
             report,
             ..
-        } = self.queue.messages[message];
+        } = queue.messages[message];
         let is_read = !is_rereading && !wants_alternative && !is_partial;
-        let is_free = !held && is_read && !is_removing && !is_forgotten;
+        let is_held = held || priority >= KEPT_PRIORITY;
+        let is_free = !is_held && is_read && !is_removing && !is_forgotten;
         let only_waits = |vertex: VertexId| {
-            let vertex = &self.queue.vertices[vertex];
+            let vertex = &queue.vertices[vertex];
             let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
-                && self.admission.paging.waiting == Backlog::New;
-            (vertex.state == VertexState::Waiting || yields_place)
-                && vertex.after_job == AfterJob::Usual
+                && self.paging.waiting == Backlog::New;
+            let waits = vertex.state == VertexState::Waiting
+                || is_scheduled && vertex.state == VertexState::Held;
+            (waits || yields_place) && vertex.after_job == AfterJob::Usual
         };
-        let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
+        let mut vertices = queue.messages[message].vertices.iter(&queue.vertices);
         let is_reported = !owes_report && report == SenderReportState::None;
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
     /// Pages out a message: its record goes to the shell.
-    fn evict(&mut self, message: MessageId) {
-        let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
-        let mut known: Vec<PagedVertex> = vertices.iter().map(|v| self.paged_record(*v)).collect();
+    fn evict(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        shell: &mut Shell,
+        message: MessageId,
+    ) {
+        let vertices = queue.messages[message].vertices.to_vec(&queue.vertices);
+        let mut known: Vec<PagedVertex> =
+            vertices.iter().map(|v| self.paged_record(queue, *v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| match self.queue.vertices[*vertex].state {
-            VertexState::Due => Some(self.now),
-            _ => self.next_work_time(*vertex),
+        let ends = vertices.iter().filter_map(|vertex| match queue.vertices[*vertex].state {
+            VertexState::Due => Some(shell.now),
+            _ => queue.next_work_time(dispatch, *vertex),
         });
         let until = ends.min();
         let record = PagedMessage {
-            modified: self.queue.messages[message].modified,
-            recipients: self.queue.messages[message].pending,
+            modified: queue.messages[message].modified,
+            recipients: queue.messages[message].pending,
+            is_scheduled: queue.messages[message].is_scheduled,
             vertices: known.into(),
         };
-        self.admission.paging.recipients += u64::from(record.recipients);
+        self.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
-            self.evict_vertex(vertex, until);
+            self.evict_vertex(queue, dispatch, shell, vertex, until);
         }
-        let name = self.queue.messages[message].name.clone();
-        self.queue.messages.remove(message);
-        self.act(Action::PageOut { name, until, record: Box::new(record) });
+        let name = queue.messages[message].name.clone();
+        queue.messages.remove(message);
+        shell.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 
     /// Removes a vertex that waits until a time from memory.
-    pub(crate) fn evict_vertex(&mut self, vertex: VertexId, until: Option<Timestamp>) {
-        let (message, thread) =
-            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
-        self.keep_retry(thread, until);
-        let pending = self.queue.vertices[vertex].pending;
-        self.queue.messages[message].pending -= pending;
-        self.dispatch.adjust_recipients(&mut self.queue, thread, -i64::from(pending));
-        self.queue.messages[message].vertices.remove(&mut self.queue.vertices, vertex);
-        self.set_state(vertex, VertexState::Finished);
-        self.queue.vertices.remove(vertex);
+    pub(crate) fn evict_vertex(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        shell: &mut Shell,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+    ) {
+        let (message, thread) = (queue.vertices[vertex].message, queue.vertices[vertex].thread);
+        self.keep_retry(queue, dispatch, shell, thread, until);
+        let pending = queue.vertices[vertex].pending;
+        queue.messages[message].pending -= pending;
+        dispatch.adjust_recipients(queue, thread, -i64::from(pending));
+        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
+        dispatch.set_state(queue, shell.now, vertex, VertexState::Finished);
+        queue.vertices.remove(vertex);
     }
 
-    /// The next time at which a waiting vertex needs work.
-    ///
-    /// `None` is only on request.
-    pub(crate) fn next_work_time(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let thread = &self.queue.threads[vertex_ref.thread];
-        let wakeup = thread
-            .waiting
-            .wakeup(vertex_ref.wave)
-            .map(|time| self.queue.to_present_clock(thread, time));
-        let deadline = self.next_age_event(vertex);
-        wakeup.into_iter().chain(deadline).min()
-    }
-
-    pub(crate) fn paged_record(&mut self, vertex: VertexId) -> PagedVertex {
-        let due = self.queue.own_due(vertex);
-        let vertex = &self.queue.vertices[vertex];
-        let text =
-            vertex.diagnosis.as_ref().map_or(0, |text| self.admission.paging.keep_text(text));
-        let to = &self.queue.threads[vertex.thread].destination;
+    pub(crate) fn paged_record(&mut self, queue: &Queue, vertex: VertexId) -> PagedVertex {
+        let due = queue.own_due(vertex);
+        let vertex = &queue.vertices[vertex];
+        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.paging.keep_text(text));
+        let to = &queue.threads[vertex.thread].destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
-    /// Stored texts for export: up to `count`, after the first `skip`.
-    pub(crate) fn paged_texts(
-        &self,
-        skip: usize,
-        count: usize,
-    ) -> impl Iterator<Item = LearnedText> {
-        let texts = self.admission.paging.texts.iter().skip(skip).take(count);
-        texts.map(|(number, text)| LearnedText { number, text: text_of(Some(text)) })
-    }
-
     /// Requests hosts whose paged-out mail is to be loaded.
-    pub(crate) fn request_paged_hosts<'h>(&mut self, hosts: impl Iterator<Item = &'h [u8]>) {
-        if self.admission.paging.threads.is_empty() && self.admission.paging.recipients == 0 {
+    pub(crate) fn request_paged_hosts<'h>(
+        &mut self,
+        shell: &mut Shell,
+        hosts: impl Iterator<Item = &'h [u8]>,
+    ) {
+        if self.paging.threads.is_empty() && self.paging.recipients == 0 {
             return;
         }
         let hosts: Vec<&[u8]> = hosts.collect();
-        hosts.iter().for_each(|host| self.admission.paging.wake_host(host));
+        hosts.iter().for_each(|host| self.paging.wake_host(host));
         let wanted = hosts.into_iter().map(HostFilter::of_host).collect();
-        self.act(Action::RequestPagedHosts(wanted));
+        shell.act(Action::RequestPagedHosts(wanted));
     }
 }
 
 impl Queue {
+    /// The next time at which a waiting vertex needs work.
+    ///
+    /// `None` is only on request.
+    pub(crate) fn next_work_time(
+        &self,
+        dispatch: &Dispatch,
+        vertex: VertexId,
+    ) -> Option<Timestamp> {
+        let vertex_ref = &self.vertices[vertex];
+        if vertex_ref.state == VertexState::Held {
+            return self.messages.schedules.next_change_of(vertex_ref.message);
+        }
+        let thread = &self.threads[vertex_ref.thread];
+        let wakeup =
+            thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
+        let deadline = self.next_age_event(dispatch, vertex);
+        wakeup.into_iter().chain(deadline).min()
+    }
+
     /// Own due time of a waiting vertex.
     ///
     /// `None` if it waits only for the destination.
@@ -279,5 +274,50 @@ impl Queue {
             vertex.state == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
         let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
         due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
+    }
+}
+
+impl<'s> View<'s> {
+    /// Recipients of paged-out messages, as far as they are known.
+    pub fn paged_recipients(self) -> u64 {
+        self.core.admission.paging.recipients
+    }
+
+    /// Number of messages in memory.
+    pub fn loaded(self) -> usize {
+        self.core.queue.messages.len()
+    }
+
+    /// Returns true if a paged-out message is about to be loaded.
+    pub fn is_being_restored(self, number: u64) -> bool {
+        self.core
+            .admission
+            .paging
+            .restored
+            .as_ref()
+            .is_some_and(|(restored, _)| *restored == number)
+    }
+
+    /// Returns true if nothing is known about a message that arrives.
+    pub fn is_new(self, number: u64) -> bool {
+        self.core.queue.messages.find(number).is_none() && !self.is_being_restored(number)
+    }
+
+    /// The last report of the shell.
+    ///
+    /// It has the kinds of control files that wait for room, and the number of recipients that may
+    /// come with those being read.
+    pub fn backlog(self) -> (Backlog, u32) {
+        (self.core.admission.paging.waiting, self.core.admission.first_chunks_being_read())
+    }
+
+    /// Stored texts for export: up to `count`, after the first `skip`.
+    pub(crate) fn paged_texts(
+        self,
+        skip: usize,
+        count: usize,
+    ) -> impl Iterator<Item = LearnedText> {
+        let texts = self.core.admission.paging.texts.iter().skip(skip).take(count);
+        texts.map(|(number, text)| LearnedText { number, text: text_of(Some(text)) })
     }
 }

@@ -1,9 +1,9 @@
 //! Restoring what was known about messages that are loaded again.
 
-use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
-use crate::queue::{MessageId, VertexId};
+use crate::queue::{MessageId, Queue, VertexId};
+use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
@@ -45,37 +45,51 @@ impl RestoreAction {
     }
 }
 
-impl Scheduler {
+impl Admission {
     /// Prepares for a message that was paged out.
     ///
     /// It arrives next, unless its files are gone.
     pub(crate) fn prepare_restore(
         &mut self,
+        shell: &mut Shell,
         number: u64,
         record: PagedMessage,
         wanted: Vec<HostFilter>,
     ) {
         let recipients = u64::from(record.recipients);
-        self.admission.paging.recipients -= recipients.min(self.admission.paging.recipients);
+        self.paging.recipients -= recipients.min(self.paging.recipients);
         // The arrival counts them again.
-        self.counters.recipients_in -= recipients.min(self.counters.recipients_in);
-        self.counters.messages_in = self.counters.messages_in.saturating_sub(1);
-        self.admission.paging.restored = Some((number, record));
-        self.admission.paging.wanted = wanted;
+        shell.counters.recipients_in -= recipients.min(shell.counters.recipients_in);
+        shell.counters.messages_in = shell.counters.messages_in.saturating_sub(1);
+        self.paging.restored = Some((number, record));
+        self.paging.wanted = wanted;
     }
 
-    /// Restores what is known about a vertex of a message that was paged out or is partial.
+    /// Takes the record of a message that arrives, if it was paged out.
+    pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
+        let (number, record) = self.paging.restored.take()?;
+        let wanted = std::mem::take(&mut self.paging.wanted);
+        let is_restored = number == arrival.name.number() && record.modified == arrival.modified;
+        is_restored.then_some(RestoredMessage { record, wanted })
+    }
+}
+
+impl Queue {
+    /// Restores the state of a vertex.
+    ///
+    /// Its message was paged out, or is partial.
     ///
     /// Returns what happens with it; `None` if there is no record of the vertex.
     pub(crate) fn restore_paged_vertex(
         &mut self,
+        admission: &Admission,
         message: MessageId,
         restored: Option<&RestoredMessage>,
         vertex: VertexId,
     ) -> Option<RestoreAction> {
-        let vertex = &mut self.queue.vertices[vertex];
-        let key = PagedVertex::key_of(&self.queue.threads.pool()[vertex.thread].destination);
-        let (record, in_this_pass, wanted) = match self.admission.partials.get(message) {
+        let vertex = &mut self.vertices[vertex];
+        let key = PagedVertex::key_of(&self.threads.pool()[vertex.thread].destination);
+        let (record, in_this_pass, wanted) = match admission.partials.get(message) {
             Some(partial) => {
                 let (record, in_this_pass) = *partial.learned.get(&key)?;
                 (record, in_this_pass, &partial.wanted)
@@ -83,22 +97,12 @@ impl Scheduler {
             None => (restored?.record.vertex(key)?, false, &restored?.wanted),
         };
         record.restore_to(vertex);
-        vertex.diagnosis = self.admission.paging.texts.find(record.text());
+        vertex.diagnosis = admission.paging.texts.find(record.text());
         let due = record.due();
         Some(match wanted.iter().any(|wanted| wanted.selects(record)) {
             _ if in_this_pass => RestoreAction::Unloaded { due },
             true => RestoreAction::Requested,
             false => RestoreAction::of(vertex.attempts.into(), due),
         })
-    }
-}
-
-impl Admission {
-    /// Takes the record of a message that arrives, if it was paged out.
-    pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
-        let (number, record) = self.paging.restored.take()?;
-        let wanted = std::mem::take(&mut self.paging.wanted);
-        let is_restored = number == arrival.name.number() && record.modified == arrival.modified;
-        is_restored.then_some(RestoredMessage { record, wanted })
     }
 }

@@ -1,10 +1,12 @@
 //! Retry state of destinations whose mail is all paged out.
 
-use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paging::PagingState;
+use crate::dispatch::Dispatch;
 use crate::learned::LearnedThread;
-use crate::queue::{Destination, Retry, ThreadId, UnreachableReason, UnreachableReport};
+use crate::query::view::View;
+use crate::queue::{Destination, Queue, Retry, ThreadId, UnreachableReason, UnreachableReport};
+use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -58,89 +60,114 @@ fn without_text(retry: &Retry) -> Retry {
     retry
 }
 
-impl Scheduler {
+impl Admission {
     /// Keeps the state of the thread of a paged-out message.
-    pub(crate) fn keep_retry(&mut self, thread: ThreadId, until: Option<Timestamp>) {
-        let until = until.unwrap_or(self.now);
-        if let Some(kept) = self.update_paged_thread(thread) {
+    pub(crate) fn keep_retry(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        shell: &mut Shell,
+        thread: ThreadId,
+        until: Option<Timestamp>,
+    ) {
+        let until = until.unwrap_or(shell.now);
+        if let Some(kept) = self.update_paged_thread(queue, dispatch, shell, thread) {
             kept.until = kept.until.max(until);
             return;
         }
-        self.admission.paging.prune_threads(self.now);
-        if self.admission.paging.threads.len() < MAX_PAGED_THREADS {
+        self.paging.prune_threads(shell.now);
+        if self.paging.threads.len() < MAX_PAGED_THREADS {
             let new = PagedThread { retry: Retry::default(), window: None, until };
-            let destination = self.queue.threads[thread].destination.clone();
-            self.admission.paging.threads.insert(destination, new);
-            self.update_paged_thread(thread);
+            let destination = queue.threads[thread].destination.clone();
+            self.paging.threads.insert(destination, new);
+            self.update_paged_thread(queue, dispatch, shell, thread);
         }
     }
 
     /// Updates the kept state of a thread that is removed.
-    pub(crate) fn keep_removed_thread(&mut self, thread: ThreadId) {
-        if !self.admission.paging.threads.is_empty() {
-            self.update_paged_thread(thread);
+    pub(crate) fn keep_removed_thread(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        shell: &mut Shell,
+        thread: ThreadId,
+    ) {
+        if !self.paging.threads.is_empty() {
+            self.update_paged_thread(queue, dispatch, shell, thread);
         }
     }
 
     /// Updates the state that is kept of a thread. Returns it, if it is kept.
-    fn update_paged_thread(&mut self, thread: ThreadId) -> Option<&mut PagedThread> {
-        self.apply_clock_step(thread);
-        let window = self.dispatch.learned_window(&self.queue, thread);
-        let thread = &self.queue.threads[thread];
-        let kept = self.admission.paging.threads.get_mut(&thread.destination)?;
+    fn update_paged_thread(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        shell: &mut Shell,
+        thread: ThreadId,
+    ) -> Option<&mut PagedThread> {
+        queue.apply_clock_step(shell, thread);
+        let window = dispatch.learned_window(queue, thread);
+        let thread = &queue.threads[thread];
+        let kept = self.paging.threads.get_mut(&thread.destination)?;
         (kept.retry, kept.window) = (without_text(&thread.retry), window);
         Some(kept)
     }
 
-    /// Restores the state of a new thread, if it has paged-out messages.
-    pub(crate) fn restore_paged_thread(&mut self, thread: ThreadId) {
-        let Some(kept) = self.admission.paging.threads.get(&self.queue.threads[thread].destination)
-        else {
-            return;
-        };
-        let (retry, window) = (kept.retry.clone(), kept.window);
-        // Other threads in the window have newer knowledge of its size.
-        if let Some(size) = window.filter(|_| self.dispatch.is_alone_in_window(&self.queue, thread))
-        {
-            self.dispatch.restore_window(&self.queue, thread, size);
-        }
-        let on_request = self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only();
-        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= self.now);
-        self.queue.threads[thread].retry = retry;
-        if is_over || on_request {
-            self.dispatch.probe_dead_window(&self.queue, thread);
-            self.queue.threads[thread].retry.unreachable = None;
-        }
-    }
-
-    /// The kept threads.
-    pub(crate) fn paged_threads(&self) -> &BTreeMap<Destination, PagedThread> {
-        &self.admission.paging.threads
-    }
-
-    /// Returns the learned state of a kept thread.
-    ///
-    /// Threads in memory are exported elsewhere.
-    pub(crate) fn learned_paged_thread(
-        &self,
-        destination: &Destination,
-        kept: &PagedThread,
-    ) -> Option<LearnedThread> {
-        if self.thread_id(destination.channel(), destination.host()).is_some() {
-            return None;
-        }
-        let relay = self.dispatch.windows.relays.of(destination);
-        LearnedThread::new(destination, &kept.retry, kept.window, relay)
-    }
-}
-
-impl Admission {
     /// Moves all times, because the clock was set.
     pub(crate) fn shift_paged_threads(&mut self, step: ClockStep) {
         for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);
         }
+    }
+}
+
+impl Queue {
+    /// Restores the state of a new thread, if it has paged-out messages.
+    pub(crate) fn restore_paged_thread(
+        &mut self,
+        dispatch: &mut Dispatch,
+        admission: &Admission,
+        now: Timestamp,
+        thread: ThreadId,
+    ) {
+        let Some(kept) = admission.paging.threads.get(&self.threads[thread].destination) else {
+            return;
+        };
+        let (retry, window) = (kept.retry.clone(), kept.window);
+        // Other threads in the window have newer knowledge of its size.
+        if let Some(size) = window.filter(|_| dispatch.is_alone_in_window(self, thread)) {
+            dispatch.restore_window(self, thread, size);
+        }
+        let on_request = dispatch.rings[self.threads[thread].ring].clause.is_etrn_only();
+        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
+        self.threads[thread].retry = retry;
+        if is_over || on_request {
+            dispatch.probe_dead_window(self, thread);
+            self.threads[thread].retry.unreachable = None;
+        }
+    }
+}
+
+impl<'s> View<'s> {
+    /// The kept threads.
+    pub(crate) fn paged_threads(self) -> &'s BTreeMap<Destination, PagedThread> {
+        &self.core.admission.paging.threads
+    }
+
+    /// Returns the learned state of a kept thread.
+    ///
+    /// Threads in memory are exported elsewhere.
+    pub(crate) fn learned_paged_thread(
+        self,
+        destination: &Destination,
+        kept: &PagedThread,
+    ) -> Option<LearnedThread> {
+        if self.thread_id(destination.channel(), destination.host()).is_some() {
+            return None;
+        }
+        let relay = self.core.dispatch.windows.relays.of(destination);
+        LearnedThread::new(destination, &kept.retry, kept.window, relay)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
-use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
+use crate::dispatch::Dispatch;
+use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::shell::Shell;
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
 
@@ -22,9 +24,10 @@ impl Scheduler {
         let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
-        (partial.unread, partial.max_unread) = (arrival.next_offset, arrival.max_unread);
+        partial.unread = arrival.next_offset;
+        self.queue.unread.insert(message, arrival.max_unread);
         if !arrival.locked.is_empty() {
-            let until = self.now + LOCKED_RETRY_INTERVAL;
+            let until = self.shell.now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
         }
         let finals = partial.finals.clone();
@@ -39,11 +42,11 @@ impl Scheduler {
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(message, &arrival);
         if let Some(noted) = arrival.delay_noted {
-            self.skip_delay_notices(message, noted);
+            self.queue.skip_delay_notices(&self.dispatch, message, noted);
         }
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
-                self.enqueue_vertex(vertex);
+                self.dispatch.enqueue_vertex(&self.queue, self.shell.now, vertex);
             }
         }
         self.end_chunk(message);
@@ -74,7 +77,12 @@ impl Scheduler {
                 !has_packets || self.queue.vertices[**vertex].state == VertexState::Fed
             });
             match whole {
-                Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
+                Some(vertex) => self.dispatch.extend_vertex(
+                    &mut self.queue,
+                    &mut self.shell,
+                    *vertex,
+                    &group.offsets,
+                ),
                 None => {
                     let vertex = self.queue_group(message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
@@ -86,18 +94,26 @@ impl Scheduler {
             }
         }
     }
+}
 
-    fn extend_vertex(&mut self, vertex: VertexId, offsets: &[u32]) {
-        let Vertex { message, thread, .. } = self.queue.vertices[vertex];
-        let count = self.queue.vertices[vertex].recipients.extend(offsets);
-        self.queue.change_vertex(vertex, |vertex| vertex.pending += count);
-        self.counters.recipients_in += u64::from(count);
-        self.queue.messages[message].pending += count;
-        self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
-        if self.queue.vertices[vertex].state == VertexState::Finished && count > 0 {
+impl Dispatch {
+    fn extend_vertex(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        vertex: VertexId,
+        offsets: &[u32],
+    ) {
+        let Vertex { message, thread, .. } = queue.vertices[vertex];
+        let count = queue.vertices[vertex].recipients.extend(offsets);
+        queue.change_vertex(vertex, |vertex| vertex.pending += count);
+        shell.counters.recipients_in += u64::from(count);
+        queue.messages[message].pending += count;
+        self.adjust_recipients(queue, thread, i64::from(count));
+        if queue.vertices[vertex].state == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
-            self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
-            self.set_state(vertex, VertexState::Fed);
+            queue.messages[message].vertices.push_back(&mut queue.vertices, vertex);
+            self.set_state(queue, shell.now, vertex, VertexState::Fed);
         }
     }
 }

@@ -41,9 +41,10 @@ use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
-use crate::dispatch::RingId;
+use crate::dispatch::{Dispatch, RingId};
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
+use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -81,8 +82,6 @@ pub(super) struct PartialMessage {
     serial: u64,
     /// Offset of the unread part; `None` at the end of the file.
     unread: Option<u32>,
-    /// Maximum number of recipients in the unread part.
-    max_unread: u32,
     /// Maximum number of recipients in the chunk that is being read.
     reading: Option<u32>,
     /// When the last chunk was read.
@@ -129,7 +128,7 @@ impl PartialMessages {
             let message = &mail.messages[*id];
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let is_reported = message.report != SenderReportState::None;
-            let waits = partial.reading.is_some() || message.held || is_at_work || is_reported;
+            let waits = partial.reading.is_some() || message.is_kept() || is_at_work || is_reported;
             assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
         }
     }
@@ -146,40 +145,6 @@ impl PartialMessages {
 }
 
 impl Scheduler {
-    /// Returns true if a message is partial.
-    fn is_partial(&self, message: MessageId) -> bool {
-        self.queue.messages[message].is_partial
-    }
-
-    /// Registers a partial message when its first chunk arrives.
-    pub(crate) fn begin_partial(
-        &mut self,
-        message: MessageId,
-        arrival: &Arrival,
-        restored: Option<&RestoredMessage>,
-    ) {
-        self.admission.partials.next += 1;
-        let learned = restored.into_iter().flat_map(|restored| &restored.record.vertices);
-        let learned = learned.map(|vertex| (vertex.key(), (*vertex, false))).collect();
-        let partial = PartialMessage {
-            serial: self.admission.partials.next,
-            unread: arrival.next_offset,
-            max_unread: arrival.max_unread,
-            reading: None,
-            read_at: self.now,
-            rings: Vec::new(),
-            extra: Vec::new(),
-            left: (!arrival.locked.is_empty()).then_some(self.now + LOCKED_RETRY_INTERVAL),
-            learned,
-            wanted: restored.map(|restored| restored.wanted.clone()).unwrap_or_default(),
-            finals: BTreeSet::new(),
-            restarts: false,
-            is_queued: false,
-        };
-        self.admission.partials.partial.insert(message, partial);
-        self.queue.messages[message].is_partial = true;
-    }
-
     /// Completes the arrival of a chunk: registers the message with its rings.
     pub(crate) fn end_chunk(&mut self, message: MessageId) {
         let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
@@ -194,60 +159,99 @@ impl Scheduler {
                 self.admission.partials.jobs.extend(jobs);
             }
         }
-        self.expect_entries(message);
+        self.dispatch.expect_entries(&self.queue, &self.admission, message);
         self.apply_removal_order(message);
     }
+}
 
-    /// Sets the number of unread recipients in a message's jobs.
-    fn expect_entries(&mut self, message: MessageId) {
-        let unread = self.max_unread_of(message);
-        let Some(partial) = self.admission.partials.partial.get(&message) else {
-            return;
+impl Queue {
+    /// Returns true if a message is partial.
+    fn is_partial(&self, message: MessageId) -> bool {
+        self.messages[message].is_partial
+    }
+}
+
+impl Admission {
+    /// Registers a partial message when its first chunk arrives.
+    pub(crate) fn begin_partial(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &Arrival,
+        restored: Option<&RestoredMessage>,
+    ) {
+        self.partials.next += 1;
+        let learned = restored.into_iter().flat_map(|restored| &restored.record.vertices);
+        let learned = learned.map(|vertex| (vertex.key(), (*vertex, false))).collect();
+        let partial = PartialMessage {
+            serial: self.partials.next,
+            unread: arrival.next_offset,
+            reading: None,
+            read_at: now,
+            rings: Vec::new(),
+            extra: Vec::new(),
+            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_RETRY_INTERVAL),
+            learned,
+            wanted: restored.map(|restored| restored.wanted.clone()).unwrap_or_default(),
+            finals: BTreeSet::new(),
+            restarts: false,
+            is_queued: false,
         };
-        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
-        for ring in rings {
-            if let Some(jobs) = &mut self.dispatch.rings[*ring].jobs {
-                jobs.expect(message, unread);
-            }
-        }
+        self.partials.partial.insert(message, partial);
+        queue.messages[message].is_partial = true;
+        queue.unread.insert(message, arrival.max_unread);
     }
 
     /// Ends partial loading: the message is whole, or gone.
-    pub(crate) fn end_partial(&mut self, message: MessageId) {
-        self.admission.remove_from_readers(message);
-        self.queue.messages[message].is_partial = false;
-        if let Some(partial) = self.admission.partials.partial.remove(&message) {
-            self.admission.partials.chunks_being_read -=
-                partial.reading.unwrap_or_default() as usize;
-            self.return_reserve(message, &partial.extra);
+    pub(crate) fn end_partial(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        message: MessageId,
+    ) {
+        self.remove_from_readers(message);
+        queue.messages[message].is_partial = false;
+        queue.unread.remove(&message);
+        if let Some(partial) = self.partials.partial.remove(&message) {
+            self.partials.chunks_being_read -= partial.reading.unwrap_or_default() as usize;
+            self.return_reserve(dispatch, message, &partial.extra);
         }
     }
 
     /// Causes the rest of a message to be read for its removal.
     ///
     /// No recipient may stay unloaded.
-    pub(crate) fn read_rest_for_removal(&mut self, message: MessageId) {
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
+    pub(crate) fn read_rest_for_removal(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
             partial.restarts |= partial.left.is_some();
         }
-        self.check_partial_soon(message);
+        self.check_partial_soon(queue, shell, message);
     }
 
     /// Causes a partial message to be read again from the beginning.
     ///
     /// Called when its file is not as expected. Returns false if the message is not partial.
-    pub(crate) fn restart_reading(&mut self, message: MessageId) -> bool {
-        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
+    pub(crate) fn restart_reading(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) -> bool {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return false;
         };
         partial.restarts = true;
-        self.check_partial_soon(message);
+        self.check_partial_soon(queue, shell, message);
         true
     }
-}
 
-impl Admission {
     fn remove_from_readers(&mut self, message: MessageId) {
         if let Some(partial) = self.partials.partial.get(&message) {
             for ring in &partial.rings {
@@ -265,6 +269,22 @@ impl Admission {
                 i64::MAX => left,
                 _ => left + step,
             });
+        }
+    }
+}
+
+impl Dispatch {
+    /// Sets the number of unread recipients in a message's jobs.
+    fn expect_entries(&mut self, queue: &Queue, admission: &Admission, message: MessageId) {
+        let unread = queue.max_unread(message);
+        let Some(partial) = admission.partials.partial.get(&message) else {
+            return;
+        };
+        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
+        for ring in rings {
+            if let Some(jobs) = &mut self.rings[*ring].jobs {
+                jobs.expect(message, unread);
+            }
         }
     }
 }

@@ -6,10 +6,11 @@
 //! the usual and the extra room. It keeps this until it is read completely. From then on it keeps
 //! what it fills, until its recipients are finished.
 
-use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::partial::PartialMessages;
-use crate::dispatch::RingId;
-use crate::queue::MessageId;
+use crate::dispatch::{Dispatch, RingId};
+use crate::queue::{MessageId, Queue};
+use crate::shell::Shell;
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 
@@ -32,51 +33,53 @@ fn extra_slots(clause: &Clause) -> usize {
     if clause.slot_cost > 0 { clause.extra_recipient_limit as usize } else { 0 }
 }
 
-impl Scheduler {
-    /// Maximum number of unread recipients of a message.
-    pub(crate) fn max_unread_of(&self, message: MessageId) -> u32 {
-        self.admission.partials.get(message).map_or(0, |partial| partial.max_unread)
-    }
-
+impl Admission {
     /// Grants extra room to a message that has preempted another.
     ///
     /// A message without an unread part gets none.
-    pub(crate) fn has_preempted(&mut self, ring: RingId, message: MessageId) {
-        if self.max_unread_of(message) == 0 {
+    pub(crate) fn has_preempted(
+        &mut self,
+        queue: &Queue,
+        dispatch: &mut Dispatch,
+        shell: &mut Shell,
+        ring: RingId,
+        message: MessageId,
+    ) {
+        if queue.max_unread(message) == 0 {
             return;
         }
-        let RingRoom { usual, extra } = self.pools(ring);
+        let RingRoom { usual, extra } = self.pools(queue, dispatch, ring);
         let slots = ((usual + extra) / 2) as u32;
-        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
         match partial.extra.iter_mut().find(|(of, _)| *of == ring) {
             Some((_, had)) => *had = had.saturating_add(slots),
             None => partial.extra.push((ring, slots)),
         }
-        self.admission.partials.with_reserve.insert((ring, message));
+        self.partials.with_reserve.insert((ring, message));
         if slots > 0 {
-            if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
+            if let Some(jobs) = &mut dispatch.rings[ring].jobs {
                 jobs.keep_place_while_read(message);
             }
-            self.check_partial_soon(message);
+            self.check_partial_soon(queue, shell, message);
         }
     }
 
     /// Returns the room that is left in a ring.
-    pub(super) fn pools(&self, ring: RingId) -> RingRoom {
+    pub(super) fn pools(&self, queue: &Queue, dispatch: &Dispatch, ring: RingId) -> RingRoom {
         let first = (ring, MessageId::FIRST);
         let with_reserve =
-            self.admission.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
+            self.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
         let (mut taken, mut filled) = (0, 0);
         for (_, message) in with_reserve {
-            let partial = &self.admission.partials.partial[message];
+            let partial = &self.partials.partial[message];
             let slots = partial.extra_in(ring) as usize;
-            let used = slots.min(self.queue.messages[*message].pending as usize);
+            let used = slots.min(queue.messages[*message].pending as usize);
             taken += if partial.unread.is_some() { slots } else { used };
             filled += used;
         }
-        let ring = &self.dispatch.rings[ring];
+        let ring = &dispatch.rings[ring];
         let limit = extra_slots(&ring.clause);
         // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
@@ -88,10 +91,15 @@ impl Scheduler {
     }
 
     /// Takes back the extra room of a message no longer partial.
-    pub(super) fn return_reserve(&mut self, message: MessageId, extra: &[(RingId, u32)]) {
+    pub(super) fn return_reserve(
+        &mut self,
+        dispatch: &mut Dispatch,
+        message: MessageId,
+        extra: &[(RingId, u32)],
+    ) {
         for (ring, _) in extra {
-            self.admission.partials.with_reserve.remove(&(*ring, message));
-            if let Some(jobs) = &mut self.dispatch.rings[*ring].jobs {
+            self.partials.with_reserve.remove(&(*ring, message));
+            if let Some(jobs) = &mut dispatch.rings[*ring].jobs {
                 jobs.expect(message, 0);
             }
         }

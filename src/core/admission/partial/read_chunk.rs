@@ -23,19 +23,20 @@ impl Scheduler {
             self.admission.partials.chunks_being_read += at_most as usize;
         }
         let name = self.queue.messages[message].name.clone();
-        self.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
+        self.shell
+            .act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
         false
     }
 
     /// Number of recipients of a message that may be read now.
     fn refill(&self, message: MessageId) -> usize {
-        let Some(limits) = self.limits() else {
+        let Some(limits) = self.view().limits() else {
             return usize::MAX;
         };
         let partial = &self.admission.partials.partial[&message];
         // A read is worth it from this number of recipients (`refill-limit`), or after this time
         // since the last one (`refill-delay`).
-        let (mut limit, mut delay) = (partial.max_unread, Duration::MAX);
+        let (mut limit, mut delay) = (self.queue.max_unread(message), Duration::MAX);
         let mut usual = 0;
         for ring in &partial.rings {
             let Some(ring_ref) = self.dispatch.rings.get(*ring) else {
@@ -45,7 +46,7 @@ impl Scheduler {
             delay = delay.min(ring_ref.clause.refill_delay);
             // The first message of a ring gets all of its room.
             if self.admission.partials.first_of(*ring) == Some(message) {
-                usual += self.pools(*ring).usual;
+                usual += self.admission.pools(&self.queue, &self.dispatch, *ring).usual;
             }
         }
         let pending = self.queue.messages[message].pending as usize;
@@ -55,11 +56,11 @@ impl Scheduler {
         if usual == 0 {
             slots = slots.saturating_sub(pending - filled);
         }
-        let room = self.recipient_room().map_or(usize::MAX, |room| room.room);
+        let room = self.view().recipient_room().map_or(usize::MAX, |room| room.room);
         let room = room.saturating_sub(self.admission.partials.first_chunks_being_read);
         let allowed = slots.min(room);
         let has_nothing = self.queue.messages[message].vertices.is_empty();
-        let is_late = self.now.since(partial.read_at) >= delay;
+        let is_late = self.shell.now.since(partial.read_at) >= delay;
         if has_nothing || is_late || allowed >= limit as usize { allowed } else { 0 }
     }
 
@@ -74,16 +75,17 @@ impl Scheduler {
         let Some(at_most) = partial.reading.take() else {
             return;
         };
-        partial.read_at = self.now;
+        partial.read_at = self.shell.now;
         self.admission.partials.chunks_being_read -= at_most as usize;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.take_chunk(message, arrival),
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
-                self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
+                self.shell.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.admission.queue_partial_check(message);
-                self.check_partials_at(self.now + Duration::from_secs(1));
+                let again = self.shell.now + Duration::from_secs(1);
+                self.admission.check_partials_at(&mut self.shell, again);
             }
         }
     }

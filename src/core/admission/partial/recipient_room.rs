@@ -2,10 +2,10 @@
 //!
 //! The limit of messages in memory is in [`crate::intake`].
 
-use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::partial::preemption_reserve::slots;
 use crate::dispatch::{Ring, RingId};
+use crate::query::view::View;
 use zsched_config::MemoryLimits;
 
 /// Room for recipients in memory.
@@ -32,23 +32,23 @@ impl RecipientRoom {
     }
 }
 
-impl Scheduler {
-    pub(super) fn limits(&self) -> Option<MemoryLimits> {
-        self.config.parameters.memory()
+impl<'s> View<'s> {
+    pub(super) fn limits(self) -> Option<MemoryLimits> {
+        self.core.config.parameters.memory()
     }
 
     /// Maximum number of recipients in memory; `None` means unlimited.
-    pub fn max_recipients(&self) -> Option<usize> {
-        let ring_slots = self.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
+    pub fn max_recipients(self) -> Option<usize> {
+        let ring_slots = self.core.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
         self.bound_with(ring_slots.sum())
     }
 
     /// Maximum number of recipients of a ring in memory; `None` means unlimited.
-    pub fn max_recipients_of(&self, ring: &Ring) -> Option<usize> {
+    pub fn max_recipients_of(self, ring: &Ring) -> Option<usize> {
         self.bound_with(slots(&ring.clause))
     }
 
-    fn bound_with(&self, ring_slots: usize) -> Option<usize> {
+    fn bound_with(self, ring_slots: usize) -> Option<usize> {
         let limits = self.limits()?;
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(ring_slots);
         Some(pools.max(limits.recipients))
@@ -57,19 +57,19 @@ impl Scheduler {
     /// Returns the room for recipients; `None` means unlimited.
     ///
     /// Visits all rings.
-    pub fn recipient_room(&self) -> Option<RecipientRoom> {
+    pub fn recipient_room(self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
-        let present = self.recipients() as usize + self.admission.partials.chunks_being_read;
+        let present = self.recipients() as usize + self.core.admission.partials.chunks_being_read;
         let total_room = self.max_recipients()?.saturating_sub(present);
         let room_in_ring = |(_, ring): (RingId, &Ring)| {
-            let taken = ring.recipients as usize + self.admission.partials.chunks_being_read;
+            let taken = ring.recipients as usize + self.core.admission.partials.chunks_being_read;
             self.max_recipients_of(ring).map(|max| max.saturating_sub(taken))
         };
-        let rings = self.dispatch.rings.iter();
+        let rings = self.core.dispatch.rings.iter();
         let fullest_ring = rings.filter_map(room_in_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let new_ring = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
-        let new_ring = new_ring.saturating_sub(self.admission.partials.chunks_being_read);
+        let new_ring = new_ring.saturating_sub(self.core.admission.partials.chunks_being_read);
         Some(RecipientRoom { limits, present, room: total_room.min(fullest_ring).min(new_ring) })
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
-use crate::queue::{MessageId, ThreadId};
+use crate::queue::{MessageId, Queue, ThreadId};
+use crate::shell::Shell;
 use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -15,30 +16,6 @@ const NEXT_TURN: Timestamp = Timestamp::EPOCH;
 const MAX_CHECKED_PER_TURN: usize = 256;
 
 impl Scheduler {
-    /// Queues a check of a changed message, if it is partial.
-    pub(crate) fn check_partial_soon(&mut self, message: MessageId) {
-        if self.is_partial(message) {
-            self.admission.queue_partial_check(message);
-            self.check_partials_at(NEXT_TURN);
-        }
-    }
-
-    pub(super) fn check_partials_at(&mut self, time: Timestamp) {
-        if self.admission.partials.timer.is_none_or(|timer| time < timer) {
-            if let Some(timer) = self.admission.partials.timer.replace(time) {
-                self.timers.cancel(timer, Timer::ReadMore);
-            }
-            self.timers.add(time, Timer::ReadMore);
-        }
-    }
-
-    /// Queues a check of a ring's first partial message, which has room again.
-    pub(crate) fn check_first_partial_of_ring(&mut self, thread: ThreadId) {
-        if let Some(message) = self.admission.partials.first_of(self.queue.threads[thread].ring) {
-            self.check_partial_soon(message);
-        }
-    }
-
     /// Checks the queued messages.
     pub(crate) fn continue_partial_checks(&mut self) {
         self.admission.partials.timer = None;
@@ -60,7 +37,8 @@ impl Scheduler {
         let is_waiting = !again.is_empty();
         again.into_iter().for_each(|message| self.admission.queue_partial_check(message));
         if has_more || is_waiting {
-            self.check_partials_at(if has_more { NEXT_TURN } else { self.now + RECHECK_INTERVAL });
+            let time = if has_more { NEXT_TURN } else { self.shell.now + RECHECK_INTERVAL };
+            self.admission.check_partials_at(&mut self.shell, time);
         }
     }
 
@@ -70,9 +48,10 @@ impl Scheduler {
     fn check_partial(&mut self, message: MessageId) -> bool {
         let message_ref = &self.queue.messages[message];
         let partial = &self.admission.partials.partial[&message];
-        // Nothing of a held message is delivered, but its removal may be ordered.
-        let is_held = message_ref.held && !self.has_removal_order(message);
-        if partial.reading.is_some() || is_held || message_ref.is_removing {
+        // Nothing of a kept message is delivered, but its removal may be ordered.
+        let is_kept =
+            message_ref.is_kept() && !self.overrides.has_removal_order(&self.queue, message);
+        if partial.reading.is_some() || is_kept || message_ref.is_removing {
             return false;
         }
         let (unread, restarts) = (partial.unread, partial.restarts);
@@ -82,7 +61,7 @@ impl Scheduler {
             && self.queue.messages[message].notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
-                if self.sends_report_now(message) {
+                if self.sender_reports.sends_report_now(&mut self.queue, &mut self.shell, message) {
                     return false;
                 }
                 self.end_pass(message);
@@ -95,6 +74,40 @@ impl Scheduler {
 }
 
 impl Admission {
+    /// Queues a check of a changed message, if it is partial.
+    pub(crate) fn check_partial_soon(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        message: MessageId,
+    ) {
+        if queue.is_partial(message) {
+            self.queue_partial_check(message);
+            self.check_partials_at(shell, NEXT_TURN);
+        }
+    }
+
+    pub(super) fn check_partials_at(&mut self, shell: &mut Shell, time: Timestamp) {
+        if self.partials.timer.is_none_or(|timer| time < timer) {
+            if let Some(timer) = self.partials.timer.replace(time) {
+                shell.timers.cancel(timer, Timer::ReadMore);
+            }
+            shell.timers.add(time, Timer::ReadMore);
+        }
+    }
+
+    /// Queues a check of a ring's first partial message, which has room again.
+    pub(crate) fn check_first_partial_of_ring(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        thread: ThreadId,
+    ) {
+        if let Some(message) = self.partials.first_of(queue.threads[thread].ring) {
+            self.check_partial_soon(queue, shell, message);
+        }
+    }
+
     pub(crate) fn queue_partial_check(&mut self, message: MessageId) {
         if let Some(partial) = self.partials.partial.get_mut(&message)
             && !std::mem::replace(&mut partial.is_queued, true)

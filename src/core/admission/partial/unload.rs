@@ -29,11 +29,18 @@ impl Scheduler {
         if self.has_expired(vertex) {
             return;
         }
-        let until = self.next_work_time(vertex);
-        let (record, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
+        let until = self.queue.next_work_time(&self.dispatch, vertex);
+        let (record, message) =
+            (self.admission.paged_record(&self.queue, vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
-        self.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
-        self.evict_vertex(vertex, until);
+        self.shell.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
+        self.admission.evict_vertex(
+            &mut self.queue,
+            &mut self.dispatch,
+            &mut self.shell,
+            vertex,
+            until,
+        );
         self.admission.keep_unloaded_state(message, record, until);
     }
 
@@ -41,26 +48,27 @@ impl Scheduler {
     pub(super) fn end_pass(&mut self, message: MessageId) {
         let partial = &self.admission.partials.partial[&message];
         let until = match (partial.restarts, partial.left) {
-            (true, _) => Some(self.now),
+            (true, _) => Some(self.shell.now),
             (false, None) => {
-                return self.end_partial(message);
+                return self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
-            (false, Some(left)) if self.has_removal_order(message) => {
-                Some(left.min(self.now + LOCKED_RETRY_INTERVAL))
+            (false, Some(left)) if self.overrides.has_removal_order(&self.queue, message) => {
+                Some(left.min(self.shell.now + LOCKED_RETRY_INTERVAL))
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
         let record = PagedMessage {
             modified: self.queue.messages[message].modified,
             recipients: 0,
+            is_scheduled: false,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
-        self.end_partial(message);
+        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
-        self.act(Action::PageOut { name, until, record: Box::new(record) });
+        self.shell.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 }
 

@@ -1,10 +1,11 @@
 //! Reports on unloaded recipients: agents read the control file themselves.
 
-use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
-use crate::dispatch::AgentId;
-use crate::queue::{Diagnosis, FailureScope, MessageId, VertexId};
+use crate::dispatch::{AgentId, Dispatch};
+use crate::queue::{Diagnosis, FailureScope, MessageId, Queue, VertexId};
+use crate::shell::Shell;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 
@@ -24,28 +25,31 @@ impl PartialMessage {
     }
 }
 
-impl Scheduler {
+impl Queue {
     /// Returns the agent's present job if it covers unloaded recipients.
     ///
     /// It does if it is a job of this partial message, but not a packet: a packet names all its
     /// recipients.
     pub(crate) fn job_covering_unloaded(
         &self,
+        dispatch: &Dispatch,
         agent: AgentId,
         message: MessageId,
     ) -> Option<VertexId> {
-        let present = self.dispatch.agents[agent].jobs().next()?;
-        let job = &self.queue.vertices[present];
+        let present = dispatch.agents[agent].jobs().next()?;
+        let job = &self.vertices[present];
         let covers = job.message == message && !job.is_part() && self.is_partial(message);
         covers.then_some(present)
     }
+}
 
+impl Admission {
     /// Records recipients that left memory with a note.
     ///
     /// An agent whose reports lag behind may still report on them. Without the record they would
     /// pass for unloaded recipients.
     pub(crate) fn record_unloaded_finals(&mut self, message: MessageId, offsets: &[u32]) {
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             offsets.iter().for_each(|offset| partial.record_finished(*offset));
         }
     }
@@ -53,25 +57,33 @@ impl Scheduler {
     /// Returns true if a job may cover an unloaded recipient at `offset`.
     ///
     /// It does not if the recipient is final: then the agent repeats its report.
-    pub(crate) fn may_be_unloaded(&self, message: MessageId, job: VertexId, offset: u32) -> bool {
-        let partial = &self.admission.partials.partial[&message];
-        !partial.finals.contains(&offset) && !self.queue.vertices[job].recipients.has(offset)
+    pub(crate) fn may_be_unloaded(
+        &self,
+        queue: &Queue,
+        message: MessageId,
+        job: VertexId,
+        offset: u32,
+    ) -> bool {
+        let partial = &self.partials.partial[&message];
+        !partial.finals.contains(&offset) && !queue.vertices[job].recipients.has(offset)
     }
 
     /// Finishes an unloaded recipient of a job.
     pub(crate) fn finish_unloaded(
         &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
         job: VertexId,
         report: &RecipientReport<'_>,
         failed: bool,
     ) {
-        let message = self.queue.vertices[job].message;
-        self.counters.recipients_in += 1;
-        self.counters.recipients_out += 1;
-        self.record_final(job, report.status.word(), failed);
+        let message = queue.vertices[job].message;
+        shell.counters.recipients_in += 1;
+        shell.counters.recipients_out += 1;
+        queue.record_final(shell, job, report.status.word(), failed);
         // The reader of the next chunk does not know yet of a tag that the agent writes itself.
         let is_noted = matches!(report.status, ReportStatus::Ok | ReportStatus::Error);
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message)
+        if let Some(partial) = self.partials.partial.get_mut(&message)
             && (is_noted || partial.reading.is_some())
         {
             partial.record_finished(report.offset);
@@ -79,18 +91,25 @@ impl Scheduler {
     }
 
     /// Keeps the retry state of the unloaded recipients of a job after a deferral.
-    pub(crate) fn defer_unloaded(&mut self, job: VertexId, diagnosis: &Rc<Diagnosis>) {
-        let (message, thread) = (self.queue.vertices[job].message, self.queue.vertices[job].thread);
-        let (step, planned) = (self.queue.vertices[job].step, self.queue.vertices[job].planned);
-        let (due, _) = self.next_due(job, FailureScope::of(&diagnosis.notary));
-        self.keep_retry(thread, due);
-        let text = self.admission.paging.keep_text(diagnosis);
-        let vertex = &mut self.queue.vertices[job];
-        let to = &self.queue.threads[thread].destination;
+    pub(crate) fn defer_unloaded(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        shell: &mut Shell,
+        job: VertexId,
+        diagnosis: &Rc<Diagnosis>,
+    ) {
+        let (message, thread) = (queue.vertices[job].message, queue.vertices[job].thread);
+        let (step, planned) = (queue.vertices[job].step, queue.vertices[job].planned);
+        let (due, _) = queue.next_due(dispatch, shell, job, FailureScope::of(&diagnosis.notary));
+        self.keep_retry(queue, dispatch, shell, thread, due);
+        let text = self.paging.keep_text(diagnosis);
+        let vertex = &mut queue.vertices[job];
+        let to = &queue.threads[thread].destination;
         let learned = PagedVertex::new(to, vertex.attempts, true, text);
         let learned = learned.due_at(due, vertex.step);
         // The loaded recipients take this step when the job is over.
         (vertex.step, vertex.planned) = (step, planned);
-        self.admission.keep_unloaded_state(message, learned, due);
+        self.keep_unloaded_state(message, learned, due);
     }
 }

@@ -5,7 +5,7 @@ use crate::dispatch::jobs::key::Key;
 use crate::pool::Id;
 use crate::queue::{MessageId, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
-use zsched_config::Clause;
+use zsched_config::{Clause, JobOrder};
 
 /// The number of a job.
 pub type JobId = Id<Job>;
@@ -93,7 +93,7 @@ impl Rules {
             loan: clause.slot_loan,
             minimum: clause.minimum_slots,
         };
-        (clause.job_order || clause.slot_cost > 0).then_some(rules)
+        (clause.job_order == JobOrder::Message || clause.slot_cost > 0).then_some(rules)
     }
 
     /// Returns true if a job with `total` entries can earn `minimum-slots=`.

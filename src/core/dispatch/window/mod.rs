@@ -19,11 +19,12 @@ mod pace;
 mod relay;
 mod window_reason;
 
-use crate::Scheduler;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
 use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReason};
+use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
+use crate::{Scheduler, Settings};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
@@ -186,6 +187,11 @@ impl Windows {
         window
     }
 
+    /// Returns true if windows are marked as changed.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The next window that is marked as changed.
     ///
     /// The mark stays until [`Dispatch::admit`] has finished, so that admitting does not mark it.
@@ -227,7 +233,7 @@ impl Scheduler {
     pub(crate) fn join_window(&mut self, thread: ThreadId) {
         let flow = self.dispatch.flow(&self.queue, thread);
         if !flow.is_controlled() {
-            return self.leave_window(thread);
+            return self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
         }
         let destination = &self.queue.threads[thread].destination;
         let relay = self.dispatch.windows.relays.of(destination);
@@ -236,7 +242,7 @@ impl Scheduler {
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
-        self.leave_window(thread);
+        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
         let initial = self.dispatch.initial_window(&self.queue, thread);
         let window = self.dispatch.windows.find_or_insert(name, initial);
         let agents = self.queue.threads[thread].agents.len() as u32;
@@ -245,22 +251,24 @@ impl Scheduler {
         self.dispatch.refresh_limit(&self.queue, window, thread);
         self.wait_with_window(thread);
     }
+}
 
+impl Dispatch {
     /// Removes a thread from its window, if it has one.
-    pub(crate) fn leave_window(&mut self, thread: ThreadId) {
-        let Some(id) = self.queue.threads[thread].window.take() else {
+    pub(crate) fn leave_window(&mut self, queue: &mut Queue, shell: &mut Shell, thread: ThreadId) {
+        let Some(id) = queue.threads[thread].window.take() else {
             return;
         };
-        let agents = self.queue.threads[thread].agents.len() as u32;
-        let window = &mut self.dispatch.windows[id];
+        let agents = queue.threads[thread].agents.len() as u32;
+        let window = &mut self.windows[id];
         window.drop_member(thread);
         window.waiting.remove(&thread);
         window.ready.remove(&thread);
         window.agents -= agents;
         if window.members.is_empty() {
-            let window = self.dispatch.windows.remove(id);
+            let window = self.windows.remove(id);
             if let Some(time) = window.pace.timer() {
-                self.timers.cancel(time, Timer::Window(id));
+                shell.timers.cancel(time, Timer::Window(id));
             }
         } else if window.agents == 0 {
             window.pace.forget_delivery();
@@ -268,39 +276,58 @@ impl Scheduler {
     }
 
     /// Counts an agent that begins to work on a thread.
-    pub(crate) fn enter_window(&mut self, agent: AgentId, thread: ThreadId) {
-        if let Some(window) = self.queue.threads[thread].window {
-            self.dispatch.windows[window].agents += 1;
-            let has_permit = self.try_start_delivery(thread);
-            self.dispatch.agents[agent].has_delivery_permit = has_permit;
+    pub(crate) fn enter_window(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        thread: ThreadId,
+    ) {
+        if let Some(window) = queue.threads[thread].window {
+            self.windows[window].agents += 1;
+            let has_permit = self.try_start_delivery(queue, shell, thread);
+            self.agents[agent].has_delivery_permit = has_permit;
         }
     }
 
     /// Counts an agent that no longer works on a thread.
     ///
     /// `had_permit` is true if it was allowed to start a delivery, and has not started one.
-    pub(crate) fn leave_window_with_agent(&mut self, thread: ThreadId, had_permit: bool) {
-        if let Some(window) = self.queue.threads[thread].window {
-            self.dispatch.windows[window].agents -= 1;
+    pub(crate) fn leave_window_with_agent(
+        &mut self,
+        queue: &mut Queue,
+        settings: &Settings,
+        shell: &mut Shell,
+        thread: ThreadId,
+        had_permit: bool,
+    ) {
+        if let Some(window) = queue.threads[thread].window {
+            self.windows[window].agents -= 1;
             if had_permit {
-                self.cancel_start(window);
-                self.reserve_place(window, thread);
+                self.cancel_start(shell, window);
+                self.reserve_place(queue, settings, window, thread);
             }
-            self.pause_after_delivery(thread);
+            self.pause_after_delivery(queue, shell, thread);
         }
     }
 
     /// Updates the demand of a thread for agents in its window.
-    pub(crate) fn update_window_demand(&mut self, id: WindowId, thread: ThreadId, wants: bool) {
-        self.dispatch.refresh_limit(&self.queue, id, thread);
-        let waits = self.dispatch.windows[id].waiting.contains(&thread);
+    pub(crate) fn update_window_demand(
+        &mut self,
+        queue: &mut Queue,
+        id: WindowId,
+        thread: ThreadId,
+        wants: bool,
+    ) {
+        self.refresh_limit(queue, id, thread);
+        let waits = self.windows[id].waiting.contains(&thread);
         if !wants {
             if waits {
-                self.dispatch.windows[id].waiting.remove(&thread);
+                self.windows[id].waiting.remove(&thread);
             }
-            self.dispatch.unready(&mut self.queue, thread);
-        } else if !waits && !self.dispatch.windows[id].ready.contains(&thread) {
-            self.dispatch.windows[id].waiting.insert(thread);
+            self.unready(queue, thread);
+        } else if !waits && !self.windows[id].ready.contains(&thread) {
+            self.windows[id].waiting.insert(thread);
         }
     }
 
@@ -308,18 +335,22 @@ impl Scheduler {
     ///
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
     /// threads that share the window might start agents for each other indefinitely.
-    fn reserve_place(&mut self, id: WindowId, thread: ThreadId) {
-        let window = &self.dispatch.windows[id];
+    fn reserve_place(
+        &mut self,
+        queue: &mut Queue,
+        settings: &Settings,
+        id: WindowId,
+        thread: ThreadId,
+    ) {
+        let window = &self.windows[id];
         if window.taken() < window.size()
             && !window.ready.contains(&thread)
-            && self.needs_agent(thread)
+            && self.needs_agent(queue, settings, thread)
         {
-            self.dispatch.admit_thread(&mut self.queue, id, thread);
+            self.admit_thread(queue, id, thread);
         }
     }
-}
 
-impl Dispatch {
     /// Panics if windows and threads disagree.
     pub(super) fn check_windows(&self, queue: &Queue, timers: &Timers) {
         for (id, window) in self.windows.iter() {

@@ -1,9 +1,9 @@
 //! Spacing of deliveries in a window (`rate`, `delivery-delay`).
 
-use crate::Scheduler;
 use crate::dispatch::window::WindowId;
 use crate::dispatch::{AgentId, Dispatch};
-use crate::queue::ThreadId;
+use crate::queue::{Queue, ThreadId};
+use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -72,62 +72,77 @@ impl Pace {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Starts a delivery of a thread, if its window allows it.
     ///
     /// Returns true if it does.
-    pub(super) fn try_start_delivery(&mut self, thread: ThreadId) -> bool {
-        let Some(window) = self.queue.threads[thread].window else {
+    pub(super) fn try_start_delivery(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        thread: ThreadId,
+    ) -> bool {
+        let Some(window) = queue.threads[thread].window else {
             return true;
         };
-        if self.dispatch.windows[window].pace.is_paused() {
+        if self.windows[window].pace.is_paused() {
             return false;
         }
-        let Flow { rate, delay, .. } = self.clause(thread).flow;
+        let Flow { rate, delay, .. } = self.clause(queue, thread).flow;
         if delay.is_some() {
-            self.set_pause(window, Pause::Delivery);
+            self.set_pause(shell, window, Pause::Delivery);
         } else if let Some(rate) = rate {
-            let next = self.dispatch.windows[window].pace.next_slot(self.now, rate.spacing());
-            self.set_pause(window, Pause::Until(next));
+            let next = self.windows[window].pace.next_slot(shell.now, rate.spacing());
+            self.set_pause(shell, window, Pause::Until(next));
         }
         true
     }
 
     /// Returns true if an agent may get another job of a thread.
-    pub(crate) fn may_start_delivery(&mut self, agent: AgentId, thread: ThreadId) -> bool {
-        let agent = &mut self.dispatch.agents[agent];
-        std::mem::take(&mut agent.has_delivery_permit) || self.try_start_delivery(thread)
+    pub(crate) fn may_start_delivery(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        agent: AgentId,
+        thread: ThreadId,
+    ) -> bool {
+        let agent = &mut self.agents[agent];
+        std::mem::take(&mut agent.has_delivery_permit)
+            || self.try_start_delivery(queue, shell, thread)
     }
 
     /// Starts the pause after a delivery of a thread.
     ///
     /// The delivery has ended or was not made.
-    pub(crate) fn pause_after_delivery(&mut self, thread: ThreadId) {
-        let delay = self.clause(thread).flow.delay;
-        if let Some(window) = self.queue.threads[thread].window
-            && self.dispatch.windows[window].pace.pause == Pause::Delivery
+    pub(crate) fn pause_after_delivery(
+        &mut self,
+        queue: &Queue,
+        shell: &mut Shell,
+        thread: ThreadId,
+    ) {
+        let delay = self.clause(queue, thread).flow.delay;
+        if let Some(window) = queue.threads[thread].window
+            && self.windows[window].pace.pause == Pause::Delivery
         {
-            self.set_pause(window, Pause::Until(self.now + delay.unwrap_or_default()));
+            self.set_pause(shell, window, Pause::Until(shell.now + delay.unwrap_or_default()));
         }
     }
 
     /// Gives back the start of a delivery that was not made.
-    pub(super) fn cancel_start(&mut self, window: WindowId) {
-        self.set_pause(window, Pause::None);
+    pub(super) fn cancel_start(&mut self, shell: &mut Shell, window: WindowId) {
+        self.set_pause(shell, window, Pause::None);
     }
 
-    fn set_pause(&mut self, window: WindowId, pause: Pause) {
-        let former = std::mem::replace(&mut self.dispatch.windows[window].pace.pause, pause);
+    fn set_pause(&mut self, shell: &mut Shell, window: WindowId, pause: Pause) {
+        let former = std::mem::replace(&mut self.windows[window].pace.pause, pause);
         if let Pause::Until(former) = former {
-            self.timers.cancel(former, Timer::Window(window));
+            shell.timers.cancel(former, Timer::Window(window));
         }
         if let Pause::Until(time) = pause {
-            self.timers.add(time, Timer::Window(window));
+            shell.timers.add(time, Timer::Window(window));
         }
     }
-}
 
-impl Dispatch {
     /// Ends the pause of a window.
     pub(crate) fn window_timer(&mut self, window: WindowId) {
         self.windows[window].pace.pause = Pause::None;

@@ -1,16 +1,16 @@
 //! Reasons for which due vertices wait for their window.
 
-use crate::Scheduler;
 use crate::dispatch::window::Window;
+use crate::query::view::View;
 use crate::query::why::Why;
 use crate::queue::Thread;
 use zsched_config::Clause;
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// The reason for which a thread waits for its window.
-    pub(crate) fn why_window(&self, thread: &Thread) -> Option<Why> {
-        let window = &self.dispatch.windows[thread.window?];
-        let clause = &self.dispatch.rings[thread.ring].clause;
+    pub(crate) fn why_window(self, thread: &Thread) -> Option<Why> {
+        let window = &self.core.dispatch.windows[thread.window?];
+        let clause = &self.core.dispatch.rings[thread.ring].clause;
         if thread.is_ready {
             return None;
         }

@@ -11,7 +11,9 @@ use zsched_spool::load::LoadedFile;
 
 /// Composer of lines about arrivals, owned by the reader.
 pub(crate) struct ArrivalLines {
-    /// Last sign of life of the former scheduler on this spool, which has logged what came before.
+    /// Last sign of life of the former scheduler on this spool.
+    ///
+    /// It has logged what came before.
     former_end: Option<Timestamp>,
     stamp: Stamp,
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use zsched_core::{StatusRecord, Verdict};
+use zsched_core::{StatusRecord, StatusVerdict};
 use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
@@ -214,7 +214,7 @@ impl<'k> Outcome<'k> {
         let mut notary = Cow::Borrowed(&record.notary[..]);
         let (mut sender, mut recipient, mut message_id) = (None, None, None);
         if let Some(known) = known {
-            if has_note_on_disk(record) || record.verdict == Verdict::FinishedElsewhere {
+            if has_note_on_disk(record) || record.verdict == StatusVerdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
@@ -238,7 +238,8 @@ impl<'k> Outcome<'k> {
 
 /// Returns true if the agent has written the notary data into the control file.
 fn has_note_on_disk(record: &StatusRecord) -> bool {
-    matches!(record.verdict, Verdict::Report(Word::Ok2 | Word::Error2)) && record.notary.is_empty()
+    matches!(record.verdict, StatusVerdict::Report(Word::Ok2 | Word::Error2))
+        && record.notary.is_empty()
 }
 
 /// Addresses of the sender and of a recipient.
@@ -249,22 +250,22 @@ fn addresses(file: &ControlFile, offset: u32) -> (Option<&[u8]>, Option<&[u8]>) 
 }
 
 /// Result for recipients; `None` if only the control file has it.
-pub(crate) fn delivery_status(verdict: Verdict) -> Option<DeliveryStatus> {
+pub(crate) fn delivery_status(verdict: StatusVerdict) -> Option<DeliveryStatus> {
     Some(match verdict {
-        Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
-        Verdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
-        Verdict::Report(_) | Verdict::Unreported => DeliveryStatus::Deferred,
-        Verdict::Expired => DeliveryStatus::Expired,
-        Verdict::Deleted => DeliveryStatus::Deleted,
-        Verdict::Rerouted => DeliveryStatus::Rerouted,
-        Verdict::FinishedElsewhere => return None,
+        StatusVerdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
+        StatusVerdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
+        StatusVerdict::Report(_) | StatusVerdict::Unreported => DeliveryStatus::Deferred,
+        StatusVerdict::Expired => DeliveryStatus::Expired,
+        StatusVerdict::Deleted => DeliveryStatus::Deleted,
+        StatusVerdict::Rerouted => DeliveryStatus::Rerouted,
+        StatusVerdict::FinishedElsewhere => return None,
     })
 }
 
 /// Status word of the agent's report, if there was one.
-pub(crate) fn word(verdict: Verdict) -> Option<&'static str> {
+pub(crate) fn word(verdict: StatusVerdict) -> Option<&'static str> {
     match verdict {
-        Verdict::Report(word) => Some(word.word()),
+        StatusVerdict::Report(word) => Some(word.word()),
         _ => None,
     }
 }
@@ -308,7 +309,7 @@ pub(super) mod tests {
             created,
             destination: Destination::new(b"smtp", b"h"),
             offsets: offsets.to_vec(),
-            verdict: Verdict::Report(Word::Ok3),
+            verdict: StatusVerdict::Report(Word::Ok3),
             attempt: Some(Attempt { pid: Some(812), began }),
             others: 0,
             notary: b"bob@h\x01delivered\x012.1.5\x01smtp; 250 (ok)\x01dns; mx.h".as_slice().into(),
@@ -360,7 +361,7 @@ pub(super) mod tests {
     #[test]
     fn status_line_takes_agents_note_from_control_file() {
         let failed = StatusRecord {
-            verdict: Verdict::Report(Word::Error2),
+            verdict: StatusVerdict::Report(Word::Error2),
             notary: Box::default(),
             text: b"no such user".as_slice().into(),
             ..record(&[OTHER])
@@ -373,7 +374,7 @@ pub(super) mod tests {
             "#]],
         );
         let found = StatusRecord {
-            verdict: Verdict::FinishedElsewhere,
+            verdict: StatusVerdict::FinishedElsewhere,
             attempt: None,
             notary: Box::default(),
             text: b"found".as_slice().into(),
@@ -391,7 +392,7 @@ pub(super) mod tests {
     #[test]
     fn status_line_without_agent_report_has_no_report_word() {
         let record = StatusRecord {
-            verdict: Verdict::Unreported,
+            verdict: StatusVerdict::Unreported,
             notary: Box::default(),
             text: b"it died\r\x1b".as_slice().into(),
             ..record(&[BOB])

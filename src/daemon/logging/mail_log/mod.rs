@@ -26,7 +26,7 @@ pub(crate) use arrival::ArrivalLines;
 pub(crate) use compose::{Composer, delivery_status, word};
 pub(crate) use report::ReportLines;
 
-use super::appended_file::{AppendedFile, LOG_MODE};
+use super::appended_file::AppendedFile;
 use super::background::BackgroundLog;
 use clap::ValueEnum;
 use log::Level;
@@ -36,9 +36,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zsched_core::overrides::OverrideChange;
-use zsched_core::{StatusRecord, Verdict};
+use zsched_core::{StatusRecord, StatusVerdict};
 use zsched_format::status_log::{DeliveryStatus, LostLines, TlsLine};
 use zsched_format::time::{Timestamp, format_time};
+use zsched_service::log_file::LOG_MODE;
 
 /// Maximum size of records that wait for the writer, in bytes.
 const MAX_WAITING_BYTES: usize = 32 << 20;
@@ -95,7 +96,7 @@ impl MailLogs {
     }
 
     /// The log, if it has lines about recipients with this outcome at its present level.
-    fn text_for(&self, verdict: Verdict) -> Option<&BackgroundLog> {
+    fn text_for(&self, verdict: StatusVerdict) -> Option<&BackgroundLog> {
         let is_final = delivery_status(verdict).is_none_or(DeliveryStatus::is_final);
         let level = if is_final { Level::Info } else { self.deferrals };
         self.text.as_ref().filter(|_| level <= log::max_level())
@@ -198,7 +199,7 @@ mod tests {
         assert!(!log.admits(&record));
         assert_eq!((of_status().1, of_text().1), (2, 2));
         // The log has no lines about deferrals at this level.
-        let deferred = StatusRecord { verdict: Verdict::Unreported, ..record };
+        let deferred = StatusRecord { verdict: StatusVerdict::Unreported, ..record };
         assert!(!log.admits(&deferred));
         assert_eq!((of_status().1, of_text().1), (2, 0));
     }
@@ -212,7 +213,7 @@ mod tests {
             (MailLines::All, [true, true]),
         ] {
             let log = MailLog::new(MailLogs::new(None, &unwritten().0, lines));
-            let found = [Verdict::Expired, Verdict::Unreported].map(|verdict| {
+            let found = [StatusVerdict::Expired, StatusVerdict::Unreported].map(|verdict| {
                 let record = StatusRecord { verdict, ..compose::tests::record(&[100]) };
                 log.admits(&record)
             });

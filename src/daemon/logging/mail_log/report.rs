@@ -6,7 +6,7 @@ use super::text::push_address;
 use crate::logging::Stamp;
 use log::Level;
 use std::io::Write;
-use zsched_core::{Destination, StatusRecord, Verdict};
+use zsched_core::{Destination, StatusRecord, StatusVerdict};
 use zsched_format::status_log::{DeliveryStatus, ReportLine};
 use zsched_format::time::{Timestamp, format_time};
 use zsched_spool::report::{RefusedRecipient, SendResult, SentReport};
@@ -22,8 +22,9 @@ impl ReportLines {
         ReportLines { logs }
     }
 
-    /// Adds a line about each report that was sent about a message, and about each recipient that
-    /// the router has refused.
+    /// Adds a line about each report that was sent about a message.
+    ///
+    /// Recipients that the router has refused get one each.
     pub(crate) fn push(&self, name: &SpoolName, result: &SendResult) {
         let now = Timestamp::now();
         let about = SpoolId { number: name.number(), modified: result.modified }.to_string();
@@ -50,7 +51,7 @@ impl ReportLines {
                 created: Timestamp::from_seconds(recipient.time).max(result.modified),
                 destination: Destination::new(&recipient.channel, &recipient.host),
                 offsets: Vec::new(),
-                verdict: Verdict::FinishedElsewhere,
+                verdict: StatusVerdict::FinishedElsewhere,
                 attempt: None,
                 others: 0,
                 notary: recipient.notary.as_slice().into(),

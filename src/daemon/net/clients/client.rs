@@ -263,9 +263,9 @@ impl Client {
             ClientTask::Session(conversation) => {
                 let Conversation { session, may_have_input, login_check_at } = &mut **conversation;
                 if *may_have_input {
-                    let heard = read_input(&mut self.stream, session);
-                    context.request_counters.read_errors += u64::from(heard.is_err());
-                    *may_have_input = heard?;
+                    let read = read_input(&mut self.stream, session);
+                    context.request_counters.read_errors += u64::from(read.is_err());
+                    *may_have_input = read?;
                     self.progress = Instant::now();
                 }
                 let was_answering = session.is_answering();
@@ -380,15 +380,15 @@ fn may_continue(
 
 /// Reads input into the session while it has room. Returns true if there may be more.
 fn read_input(stream: &mut impl Read, session: &mut Session) -> io::Result<bool> {
-    let mut said = [0; 4096];
+    let mut input = [0; 4096];
     while session.room() > 0 {
-        let room = session.room().min(said.len());
-        match stream.read(&mut said[..room]) {
+        let room = session.room().min(input.len());
+        match stream.read(&mut input[..room]) {
             Ok(0) => {
                 session.end();
                 return Ok(false);
             }
-            Ok(count) => session.push_input(&said[..count]),
+            Ok(count) => session.push_input(&input[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),

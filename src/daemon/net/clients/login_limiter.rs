@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
-use zsched_core::log_limiter::LogLimiter;
+use zsched_format::log_limiter::LogLimiter;
 use zsched_mailq_server::acl::Peer;
 
 /// Maximum number of addresses remembered.

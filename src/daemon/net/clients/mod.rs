@@ -26,8 +26,8 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_core::intake::backlog_view::BacklogView;
-use zsched_core::log_limiter::LogLimiter;
 use zsched_core::{Effect, OrderTicket, Scheduler};
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
 use zsched_mailq_server::acl::Peer;
@@ -266,7 +266,7 @@ impl Clients {
         }
         let now = Instant::now();
         let is_over = |(number, until): &(u64, Instant)| {
-            let is_there = scheduler.message(*number).is_some();
+            let is_there = scheduler.view().message(*number).is_some();
             is_there || *until <= now || backlog.location(*number).is_none()
         };
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
@@ -335,8 +335,9 @@ impl Clients {
         {
             return most;
         }
-        let most =
-            AnswerSlots::of_memory(Dump::memory(&scheduler.totals()) + 2 * MAX_BUFFERED_OUTPUT);
+        let most = AnswerSlots::of_memory(
+            Dump::memory(&scheduler.view().totals()) + 2 * MAX_BUFFERED_OUTPUT,
+        );
         self.max_slots = Some((most, Instant::now()));
         most
     }
@@ -361,10 +362,10 @@ impl Clients {
         self.continue_answers(scheduler, backlog, now);
         // Long answers that have ended leave room for others.
         self.start_waiting_answers(scheduler);
-        self.log_remarks();
+        self.write_log_lines();
     }
 
-    fn log_remarks(&mut self) {
+    fn write_log_lines(&mut self) {
         let now = Instant::now();
         for line in self.log_lines.drain(..) {
             match line {

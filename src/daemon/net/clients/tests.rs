@@ -265,8 +265,9 @@ fn unauthenticated_sessions_time_out_early_and_are_removed_first() {
     assert!(left(0) > timeouts.login, "and has more time");
 }
 
-/// A client that does not read its long answer delays other long answers for a short time only, and
-/// no short answer.
+/// A client that does not read delays other long answers a little.
+///
+/// Short answers are not delayed at all.
 #[test]
 fn long_answers_wait_for_slots_and_short_ones_do_not() {
     let (mut world, _folder) = World::with_accounts(1, "root:sekret:ALL:\n");
@@ -414,26 +415,8 @@ impl BacklogView for OnDisk {
 }
 
 fn arrival(number: u64) -> Arrival {
-    Arrival {
-        name: SpoolName::plain(HashFolder::TOP, number),
-        modified: NOW,
-        created: NOW,
-        priority: 5,
-        report_due: false,
-        delay_noted: None,
-        deliver_by: None,
-        first_undeliverable: None,
-        has_alternatives: false,
-        last_recipient: 0,
-        etrn_hosts: Vec::new(),
-        recipients: 1,
-        failed: 0,
-        groups: vec![Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] }],
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
-    }
+    let group = Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] };
+    Arrival::of_groups(SpoolName::plain(HashFolder::TOP, number), NOW, NOW, vec![group])
 }
 
 /// Requests sent together are answered in order, whatever each has to wait for.

@@ -190,8 +190,8 @@ impl Thresholds {
         }
         let unreadable = measures.spool.as_ref().is_some_and(|spool| spool.is_unreadable);
         let unreadable = unreadable.then(|| "this user may not look into postman/".to_string());
-        for remark in measures.notices.iter().chain(&unreadable) {
-            line.push_str(&format!(", {remark}"));
+        for notice in measures.notices.iter().chain(&unreadable) {
+            line.push_str(&format!(", {notice}"));
         }
         // The character `|` begins the performance data.
         (state, format!("{} | {}", line.replace('|', "/"), self.performance(measures)))

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::orphans::{self, OrphanSearchLimits, Orphans};
-use zsched_spool::{HashFolder, Spool};
+use zsched_spool::{HashFolder, Spool, drop_folder};
 
 /// Limits of the search for orphans in `queue/`.
 const ORPHAN_LIMITS: OrphanSearchLimits =
@@ -33,9 +33,13 @@ pub struct SpoolState {
     pub postman: u64,
     /// Files that have been in `router/` for longer than [`MAX_ROUTING_TIME`].
     pub unrouted: u64,
+    /// What is wrong with `drop/`.
+    pub drop_problems: Vec<String>,
     /// True if this user may not read the folders.
     pub is_unreadable: bool,
-    /// Free part of the file system, of its blocks or of its files, whichever is less, in percent.
+    /// Free part of the file system, in percent.
+    ///
+    /// It is that of its blocks or of its files, whichever is less.
     pub free: Option<f64>,
 }
 
@@ -53,6 +57,7 @@ impl SpoolState {
         let mut state = SpoolState {
             is_unreadable: listed.as_ref().is_err_and(is_denied),
             free: free_percent(spool),
+            drop_problems: drop_folder::problems(spool),
             unrouted: unrouted(spool, Timestamp::now()),
             ..SpoolState::default()
         };
@@ -85,7 +90,8 @@ impl SpoolState {
             let files = count(self.unrouted, "file");
             format!("{at_least}{files} in router/ for more than 10m: its log has the reason")
         });
-        [orphans, malformed, undeliverable, unrouted].into_iter().flatten()
+        let of_drop = self.drop_problems.iter().cloned();
+        [orphans, malformed, undeliverable, unrouted].into_iter().flatten().chain(of_drop)
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn answer() -> ReplyResult {
     let mut last = None;
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         let before = last;
-        for (id, row) in context.scheduler.agents_after(before).take(MAX_OBJECTS_PER_STEP) {
+        for (id, row) in context.scheduler.view().agents_after(before).take(MAX_OBJECTS_PER_STEP) {
             line(out, &status(&row, context.now));
             last = Some(id);
         }

@@ -44,7 +44,7 @@ fn write(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut Vec<u8>) 
         time: seconds(context.now),
         started: seconds(context.process.started),
         pid: context.process.pid,
-        totals: &context.scheduler.totals().counters,
+        totals: &context.scheduler.view().totals().counters,
         mailq: context.request_counters,
         load: host.load,
         disks: Disks { queue, transport, log },

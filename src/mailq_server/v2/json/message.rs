@@ -3,14 +3,14 @@
 use super::wait;
 use super::{MAX_OBJECTS_PER_STEP, ago, object, seconds, text};
 use crate::explain::{remarks, sentence};
-use crate::report::push;
+use crate::queue_report::push;
 use crate::v2::selection::MessageName;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
 use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::{Message, QueuedVertex, VertexId};
-use zsched_format::priority::DEFAULT_PRIORITY;
+use zsched_format::priority::{DEFAULT_PRIORITY, letter};
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::schema::Wait;
 
@@ -89,8 +89,8 @@ impl MessageJson {
                 SenderReportState::Requested => Some("requested"),
                 SenderReportState::Failed => Some("failed"),
             },
-            deliver_by: message.deliver_by.map(|deadline| f64::from(deadline.at)),
-            deliver_by_returns: message.deliver_by.map(|deadline| deadline.returns),
+            deliver_by: message.deliver_by().map(|deadline| f64::from(deadline.at)),
+            deliver_by_returns: message.deliver_by().map(|deadline| deadline.returns),
         }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
             "give a spool id, the number of a message or the name of a control file",
         ));
     };
-    let message = context.scheduler.message(name.number);
+    let message = context.scheduler.view().message(name.number);
     if !message.is_some_and(|message| name.matches(message.spool_id(), &message.name)) {
         return Ok(Reply::refusal(format!("no matching mail now: {}", rest.trim())));
     }
@@ -122,19 +122,19 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         let (scheduler, now) = (context.scheduler, context.now);
         let Some(left) = &mut left else {
-            let Some(message) = scheduler.message(number) else {
+            let Some(message) = scheduler.view().message(number) else {
                 return Step::Done;
             };
             match is_json {
                 true => begin_object(message, now, out),
                 false => write_head(scheduler, message, now, out),
             }
-            let vertices = scheduler.vertices_of(message).map(|queued| queued.id);
+            let vertices = scheduler.view().vertices_of(message).map(|queued| queued.id);
             left = Some(vertices.collect::<Vec<VertexId>>().into_iter());
             return Step::More;
         };
         for vertex in left.by_ref().take(MAX_OBJECTS_PER_STEP) {
-            let Some(queued) = scheduler.vertex_in_message(number, vertex) else {
+            let Some(queued) = scheduler.view().vertex_in_message(number, vertex) else {
                 continue;
             };
             if std::mem::replace(&mut has_begun, true) && is_json {
@@ -174,7 +174,7 @@ fn write_object(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &m
         place: queued.place(),
         expires: queued.expiry().map(seconds),
         offsets,
-        waits: wait::wait(scheduler, now, &scheduler.why_vertex(queued), true),
+        waits: wait::wait(scheduler, now, &scheduler.view().why_vertex(queued), true),
     };
     object(out, &destination);
 }
@@ -189,7 +189,7 @@ fn write_head(scheduler: &Scheduler, message: &Message, now: Timestamp, out: &mu
         push(out, format_args!(", {failed} failed"));
     }
     if *priority != DEFAULT_PRIORITY {
-        push(out, format_args!(", priority {priority}"));
+        push(out, format_args!(", priority {}", letter(*priority)));
     }
     out.extend_from_slice(match message {
         Message { is_removing: true, .. } => b"; it is leaving the spool\n",
@@ -203,7 +203,7 @@ fn write_head(scheduler: &Scheduler, message: &Message, now: Timestamp, out: &mu
 
 fn write_sentence(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &mut Vec<u8>) {
     let (scheduler, now) = (context.scheduler, context.now);
-    let wait = scheduler.why_vertex(queued);
+    let wait = scheduler.view().why_vertex(queued);
     out.extend_from_slice(sentence(scheduler, now, true, &wait).as_bytes());
     let count = queued.vertex.pending;
     push(out, format_args!("; {count} {}", if count == 1 { "recipient" } else { "recipients" }));

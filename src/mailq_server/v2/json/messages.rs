@@ -59,7 +59,7 @@ impl MessagesText {
     /// Writes found entries in their current state, except those that are gone.
     fn write_found(&mut self, context: &SessionContext<'_>, out: &mut Vec<u8>) {
         for found in self.found.by_ref().take(MAX_OBJECTS_PER_STEP.min(self.left)) {
-            let queued = found.vertex.and_then(|vertex| context.scheduler.vertex(vertex));
+            let queued = found.vertex.and_then(|vertex| context.scheduler.view().vertex(vertex));
             if let Some(queued) = queued.filter(|queued| {
                 queued.message.spool_id() == found.id
                     && Some(&queued.thread.destination) == found.target.destination.as_ref()

@@ -22,6 +22,7 @@ pub mod ages;
 pub mod config;
 pub mod counters;
 pub mod events;
+pub mod jobs;
 pub mod message;
 pub mod messages;
 pub mod orders;

@@ -4,7 +4,9 @@ use super::{MAX_OBJECTS_PER_STEP, line, seconds};
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::collections::BTreeMap;
 use zsched_core::AfterJob;
-use zsched_core::overrides::{Author, Hold, LimitOverride, PendingRemoval, Scope};
+use zsched_core::overrides::{
+    Author, Hold, LimitOverride, PendingRemoval, PriorityOverride, Scope,
+};
 use zsched_mailq_protocol::schema::OverrideStatus;
 
 fn hold(hold: &Hold) -> OverrideStatus {
@@ -32,6 +34,12 @@ fn removal(ending: &PendingRemoval) -> OverrideStatus {
     status(kind, &Scope::Message(ending.message), &ending.author)
 }
 
+fn priority(set: &PriorityOverride) -> OverrideStatus {
+    let level = zsched_format::priority::letter(set.priority);
+    let reason = Some(format!("priority {level}"));
+    OverrideStatus { reason, ..status("priority", &Scope::Message(set.message), &set.author) }
+}
+
 fn status(kind: &str, scope: &Scope, author: &Author) -> OverrideStatus {
     OverrideStatus {
         kind: kind.to_string(),
@@ -47,13 +55,14 @@ pub(crate) fn answer() -> ReplyResult {
     // The part that is being written, and the index or message number to continue from.
     let (mut part, mut from) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-        let overrides = context.scheduler.overrides();
+        let overrides = context.scheduler.view().overrides();
         let (holds, limits) = ((0..).zip(&overrides.holds), (0..).zip(&overrides.limits));
         let next = match part {
             0 => write_some(holds.skip(from as usize), hold, out),
             1 => write_some(from_number(&overrides.messages, from), hold, out),
             2 => write_some(limits.skip(from as usize), limit, out),
             3 => write_some(from_number(&overrides.removals, from), removal, out),
+            4 => write_some(from_number(&overrides.priorities, from), priority, out),
             _ => return Step::Done,
         };
         part += usize::from(next.is_none());

@@ -23,7 +23,7 @@ fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
         messages: messages as u64,
         agents: ring.agents as u64,
         idle: ring.idle.len() as u64,
-        maxring: Some(scheduler.max_ring_of(ring) as u64),
+        maxring: Some(scheduler.view().max_ring_of(ring) as u64),
         maxthr: Some(u64::from(clause.max_thread)),
         overfeed: Some(u64::from(clause.overfeed)),
         command: clause.command.as_ref().map(ToString::to_string),
@@ -32,7 +32,7 @@ fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
 
 /// Answers the request.
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
-    let mut rings = context.scheduler.ring_ids().into_iter();
+    let mut rings = context.scheduler.view().ring_ids().into_iter();
     let mut current: Option<CountedRing> = None;
     let mut counted_in_turn = 0;
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
@@ -42,14 +42,14 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
             return if current.is_none() { Step::Done } else { Step::More };
         };
         let scheduler = context.scheduler;
-        let Some(ring) = scheduler.ring(*ring) else {
+        let Some(ring) = scheduler.view().ring(*ring) else {
             current = None;
             return Step::More;
         };
         let left = ring.threads.get(*threads..).unwrap_or_default();
         let next = &left[..left.len().min(MAX_THREADS_PER_STEP)];
         *threads += next.len();
-        *messages += scheduler.count_vertices(next);
+        *messages += scheduler.view().count_vertices(next);
         counted_in_turn += next.len();
         if next.is_empty() {
             line(out, &status(scheduler, ring, *messages));

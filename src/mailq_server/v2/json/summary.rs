@@ -16,22 +16,22 @@ const RECENT_MINUTES: [u64; 3] = [1, 5, 15];
 
 /// Answers the request.
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
-    let mut rings = context.scheduler.ring_ids().into_iter();
+    let mut rings = context.scheduler.view().ring_ids().into_iter();
     let mut survey = ThreadSurvey::new(None, usize::MAX, None);
     let mut warnings = Warnings::default();
     let (mut undelivered, mut undelivered_threads) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
-            context.scheduler.ring(ring).into_iter().for_each(|ring| warnings.add(ring));
+            context.scheduler.view().ring(ring).into_iter().for_each(|ring| warnings.add(ring));
         }
         if rings.len() > 0 {
             return Step::More;
         }
         if let Some(threads) = survey.advance(context.scheduler, MAX_THREADS_PER_STEP) {
-            let threads = threads.into_iter().filter_map(|id| context.scheduler.thread(id));
+            let threads = threads.into_iter().filter_map(|id| context.scheduler.view().thread(id));
             for thread in threads {
                 warnings.add_thread(context.scheduler, thread);
-                let recipients = u64::from(context.scheduler.undelivered_of(thread));
+                let recipients = u64::from(context.scheduler.view().undelivered_of(thread));
                 undelivered += recipients;
                 undelivered_threads += u64::from(recipients > 0);
             }
@@ -46,7 +46,7 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
 
 fn summary(context: &SessionContext<'_>) -> Summary {
     let waiting = context.backlog.waiting();
-    let (scheduler, totals) = (context.scheduler, context.scheduler.totals());
+    let (scheduler, totals) = (context.scheduler, context.scheduler.view().totals());
     let counters = &totals.counters;
     Summary {
         time: seconds(context.now),
@@ -57,14 +57,14 @@ fn summary(context: &SessionContext<'_>) -> Summary {
         recipients: totals.recipients,
         threads: totals.threads as u64,
         held_threads: totals.held_threads as u64,
-        held_messages: scheduler.overrides().messages.len() as u64,
-        holds: scheduler.overrides().holds.len() as u64,
+        held_messages: scheduler.view().overrides().messages.len() as u64,
+        holds: scheduler.view().overrides().holds.len() as u64,
         undelivered: 0,
         undelivered_threads: 0,
         waiting: waiting.waiting_files as u64,
         resting: waiting.paged_out as u64,
-        resting_recipients: scheduler.paged_recipients(),
-        reports: scheduler.unsent_reports() as u64,
+        resting_recipients: scheduler.view().paged_recipients(),
+        reports: scheduler.view().unsent_reports() as u64,
         agents: totals.agents as u64,
         idle: totals.idle as u64,
         oldest: totals.oldest.map(|oldest| ago(context.now, oldest)),
@@ -74,8 +74,8 @@ fn summary(context: &SessionContext<'_>) -> Summary {
         recipients_out: counters.recipients_out,
         agents_started: counters.agents_started,
         loading: context.process.is_loading,
-        draining: scheduler.is_draining(),
-        frozen: scheduler.settings().frozen,
+        draining: scheduler.view().is_draining(),
+        frozen: scheduler.view().settings().frozen,
         recent: RECENT_MINUTES.map(|minutes| recent(context, minutes)).to_vec(),
         log_level: context.process.set_log_level.map(|level| level.as_str().to_ascii_lowercase()),
         warnings: Vec::new(),

@@ -27,33 +27,33 @@ fn active_agent(agent: &Agent) -> ActiveAgent {
 
 /// Returns the status of a thread, and how many of its messages were examined for it.
 fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStatus, usize) {
-    let (oldest, examined) = scheduler.oldest_of(thread);
-    let (window, window_name) = scheduler.window_of(thread);
+    let (oldest, examined) = scheduler.view().oldest_of(thread);
+    let (window, window_name) = scheduler.view().window_of(thread);
     // Vertices with agents come first, then due ones.
-    let first = scheduler.waits_of(thread).next();
+    let first = scheduler.view().waits_of(thread).next();
     let first = first.map(|mut first| {
         // Those with agents may be new, where others were deferred.
-        first.text = first.text.or_else(|| scheduler.last_text_of(thread));
+        first.text = first.text.or_else(|| scheduler.view().last_text_of(thread));
         first
     });
     let status = ThreadStatus {
         channel: text(thread.destination.channel()),
         host: text(thread.destination.host()),
-        ring: Some(scheduler.ring_of(thread).pattern()),
+        ring: Some(scheduler.view().ring_of(thread).pattern()),
         messages: thread.len() as u64,
         recipients: u64::from(thread.recipients),
         deferred: u64::from(thread.deferred),
-        undelivered: u64::from(scheduler.undelivered_of(thread)),
+        undelivered: u64::from(scheduler.view().undelivered_of(thread)),
         attempts: u64::from(thread.attempts),
         due: thread.due.len() as u64,
         with_agents: thread.fed.len() as u64,
         waiting: thread.waiting.len() as u64,
         held_back: thread.held_back.len() as u64,
-        agents: scheduler.agents_of(thread).map(active_agent).collect(),
-        wakeup: scheduler.wakeup_of(thread).map(seconds),
+        agents: scheduler.view().agents_of(thread).map(active_agent).collect(),
+        wakeup: scheduler.view().wakeup_of(thread).map(seconds),
         oldest: oldest.map(|oldest| ago(now, oldest)),
         held: thread.held,
-        max_agents: u64::from(scheduler.max_agents_of(thread)),
+        max_agents: u64::from(scheduler.view().max_agents_of(thread)),
         window: window as u64,
         window_name: window_name.map(text),
         wait: first.map(|first| wait(scheduler, now, &first, false)),
@@ -90,7 +90,9 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
             return Step::Pause;
         };
         // Its id may belong to another thread by now.
-        if let Some(thread) = scheduler.thread(thread).filter(|thread| survey.matches(thread)) {
+        if let Some(thread) =
+            scheduler.view().thread(thread).filter(|thread| survey.matches(thread))
+        {
             let (status, examined) = status(scheduler, context.now, thread);
             line(out, &status);
             messages += examined;

@@ -71,7 +71,11 @@ fn add_details(wait: &mut Wait, why: &Why) {
             wait.failures = Some(failure.count);
         }
         Why::Held { hold } => wait.held_by = Some(held_by(hold)),
-        Why::Request { .. } | Why::Turn => {}
+        Why::Scheduled { at, window } => {
+            wait.at = Some(seconds(*at));
+            wait.day_window = window.as_ref().map(|window| window.text().to_string());
+        }
+        Why::Request { .. } | Why::Kept | Why::Turn => {}
     }
 }
 

@@ -51,7 +51,7 @@ impl Warnings {
     pub(super) fn add_thread(&mut self, scheduler: &Scheduler, thread: &Thread) {
         let unreachable = thread.retry.unreachable.as_deref();
         // A ring without any agent has a sentence of its own.
-        let has_agents = scheduler.ring_of(thread).starts.failure.is_none();
+        let has_agents = scheduler.view().ring_of(thread).starts.failure.is_none();
         let Some(known) = unreachable.filter(|_| has_agents) else {
             return;
         };
@@ -60,7 +60,7 @@ impl Warnings {
         }
         self.with_deaths += 1;
         if self.deaths.len() < MAX_NAMED {
-            let line = &scheduler.ring_of(thread).clause.location;
+            let line = &scheduler.view().ring_of(thread).clause.location;
             let cause = known.cause.as_deref().and_then(|cause| cause.diagnosis.as_ref());
             let cause =
                 cause.map_or(String::new(), |text| format!(": {}", self::text(&text.message)));
@@ -74,7 +74,7 @@ impl Warnings {
         let files = (unreadable > 0).then(|| {
             format!("{} cannot be read, see the log", count(unreadable as u64, "control file"))
         });
-        let failure = context.scheduler.write_failure();
+        let failure = context.scheduler.view().write_failure();
         let failure = failure.map(|failure| format!("the spool cannot be written: {failure}"));
         let clock = context.process.clock_step.map(clock_warning);
         let others = (self.others > 0)

@@ -12,7 +12,7 @@ const MAX_ROUNDS: usize = 3000;
 
 /// Runs until all mail is delivered, unless the settings prevent that.
 pub fn finish_run(mut world: World) {
-    let settings = world.core.settings();
+    let settings = world.core.view().settings();
     let may_deliver = !settings.frozen && settings.selection.is_none();
     world.end_trouble();
     world.send_event(Event::InitialScanDone);
@@ -25,7 +25,7 @@ pub fn finish_run(mut world: World) {
             continue;
         }
         let is_idle = world.model.messages.is_empty() && world.model.orders.is_empty();
-        if is_idle && !world.core.has_unwritten() {
+        if is_idle && !world.core.view().has_unwritten() {
             break;
         }
         let Some(next) = world.core.next_wakeup() else { break };
@@ -38,9 +38,9 @@ pub fn finish_run(mut world: World) {
     let left: Vec<u64> = world.model.messages.keys().copied().collect();
     let dump = String::from_utf8_lossy(&world.dump()).into_owned();
     assert!(left.is_empty(), "{left:?} are not delivered:\n{dump}");
-    let totals = world.core.totals();
+    let totals = world.core.view().totals();
     assert_eq!((totals.messages, totals.vertices, totals.recipients), (0, 0, 0), "{dump}");
-    assert!(!world.core.has_unwritten());
+    assert!(!world.core.view().has_unwritten());
     assert!(world.model.orders.is_empty(), "orders without an answer: {:?}", world.model.orders);
 }
 

@@ -215,6 +215,7 @@ impl Script<'_> {
             report_due: is_odd,
             delay_noted: None,
             deliver_by: None,
+            schedule: None,
             has_alternatives: false,
             last_recipient: 0,
             first_undeliverable: is_odd.then(|| ControlFileError::new(7, "an X line")),
@@ -409,7 +410,7 @@ impl Script<'_> {
                 self.world.noted(number + 100_000, Err(ErrorKind::StorageFull));
                 self.world.reported(number + 100_000, Ok(UnreportedRest::default()));
             }
-            2 if self.world.core.number_state(number) != NumberState::Leaving => {
+            2 if self.world.core.view().number_state(number) != NumberState::Leaving => {
                 self.world.removed(number, Ok(()));
             }
             3 if !self.world.model.rereads.iter().any(|name| name.number() == number) => {

@@ -6,7 +6,7 @@ use zsched_config::Clause;
 use zsched_core::intake::NumberState;
 use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
-    Verdict,
+    StatusVerdict,
 };
 use zsched_format::agent_protocol::AgentLine;
 use zsched_format::control_file::Tag;
@@ -88,7 +88,11 @@ impl World {
         }
         let is_idle = |puppet: &&ModelAgent| puppet.is_idle && !puppet.is_ending;
         let idle = self.model.agents.values().filter(is_idle).count();
-        assert_eq!(self.core.totals().idle, idle, "idle agents, some of whom wait for nothing");
+        assert_eq!(
+            self.core.view().totals().idle,
+            idle,
+            "idle agents, some of whom wait for nothing"
+        );
     }
 
     /// Makes agents start at once from now on.
@@ -120,7 +124,7 @@ impl World {
 
     pub fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
-        if self.core.number_state(number) == NumberState::Unknown {
+        if self.core.view().number_state(number) == NumberState::Unknown {
             self.model.messages.insert(number, ModelMessage::new(arrival.clone()));
         }
         self.send_event(Event::Arrived(arrival));
@@ -185,7 +189,7 @@ impl World {
 
     pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
         self.model.removals.retain(|other| *other != number);
-        if outcome.is_ok() && self.core.number_state(number) == NumberState::Leaving {
+        if outcome.is_ok() && self.core.view().number_state(number) == NumberState::Leaving {
             self.model.forget(number);
         }
         self.send_event(Event::Removed { number, outcome });
@@ -212,6 +216,7 @@ impl World {
         match action {
             // Memory is not limited.
             Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
+            Action::Bulk(action) => unreachable!("no event is about a bulk job: {action:?}"),
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
             }
@@ -242,14 +247,14 @@ impl World {
             }
             Action::Statistics(record) => {
                 assert!(!record.state.is_empty());
-                if self.core.settings().record_attempts {
+                if self.core.view().settings().record_attempts {
                     let untold = "an end is in the statistics log, but not in the status log";
                     self.model.ends_in_status_log_only =
                         self.model.ends_in_status_log_only.checked_sub(1).expect(untold);
                 }
             }
             Action::Status(record) => {
-                let is_logged = self.core.settings().record_attempts;
+                let is_logged = self.core.view().settings().record_attempts;
                 assert!((is_logged || self.is_watched) && !record.offsets.is_empty());
                 self.expect_message(&record.name);
                 if is_logged && is_counted_end(&record) {
@@ -295,7 +300,7 @@ impl World {
         let all = self.model.agents.len();
         let of_channel =
             self.model.agents.values().filter(|other| *other.channel == *channel).count();
-        let settings = self.core.settings().clone();
+        let settings = self.core.view().settings().clone();
         assert!(all <= limit(clause.max_agents).min(settings.max_agents), "maxta: {all}");
         assert!(of_channel <= limit(clause.max_channel), "maxchannel: {of_channel}");
         assert!(!settings.frozen, "an agent, although nothing is to be started");
@@ -351,8 +356,8 @@ impl World {
 /// Returns true if a record tells of ends that also go to the statistics log.
 fn is_counted_end(record: &StatusRecord) -> bool {
     match record.verdict {
-        Verdict::Report(status) => status.tag() != Tag::Pending,
-        Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
-        Verdict::Unreported | Verdict::FinishedElsewhere => false,
+        StatusVerdict::Report(status) => status.tag() != Tag::Pending,
+        StatusVerdict::Expired | StatusVerdict::Deleted | StatusVerdict::Rerouted => true,
+        StatusVerdict::Unreported | StatusVerdict::FinishedElsewhere => false,
     }
 }

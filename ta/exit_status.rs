@@ -3,11 +3,20 @@
 //! The statuses that mean failure are those of ZMailer's `sm`. All others are temporary, since a
 //! program that is broken can be repaired.
 
-use crate::program::End;
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use zsched_agent::{Outcome, Verdict};
 use zsched_format::printable;
 use zsched_format::status_code::enhanced_code;
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, or by a signal that we did not send.
+    Ended(ExitStatus),
+    /// It was killed because it ran for too long.
+    TimedOut,
+}
 
 /// What an exit status means.
 struct Meaning {
@@ -63,9 +72,16 @@ pub fn outcome(end: End, output: &[u8], program: &str, accepted: Verdict) -> Out
     if let Some(signal) = status.signal() {
         return deferred(program, &format!("was ended by signal {signal}"), &output);
     }
-    match status.code().unwrap_or_default() {
-        0 => accept(accepted, program, &output),
-        code => failure(code, program, &output),
+    of_code(status.code().unwrap_or_default(), &output, program, accepted)
+}
+
+/// The outcome for an exit status.
+///
+/// A program ended with it, or has printed it as an answer.
+pub fn of_code(code: i32, output: &str, program: &str, accepted: Verdict) -> Outcome {
+    match code {
+        0 => accept(accepted, program, output),
+        code => failure(code, program, output),
     }
 }
 
@@ -117,7 +133,6 @@ fn made(verdict: Verdict, status: &str, comment: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::ExitStatus;
 
     fn of(code: i32, output: &str) -> Outcome {
         let end = End::Ended(ExitStatus::from_raw(code << 8));

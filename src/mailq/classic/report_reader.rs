@@ -1,4 +1,6 @@
-//! The thread report after the queue (its form: the crate `zsched-mailq-server`, module `report`).
+//! Reads the queue report that follows the queue, and prints what is wanted of it.
+//!
+//! Its form is described where it is written, in `queue_report` of the crate `mailq_server`.
 
 use super::queue::QueuedThread;
 use crate::connect::lines::{LineSource, Lines};

@@ -14,23 +14,23 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// Maximum length of a destination, in bytes. A domain has 253 at most.
-const MAX_DESTINATION_LEN: usize = 1024;
+/// Maximum length of a next hop, in bytes. A domain has 253 at most.
+const MAX_NEXT_HOP_LEN: usize = 1024;
 /// Maximum length of the path of a UNIX socket, in bytes, without the final NUL (`sun_path`).
 const MAX_SOCKET_PATH_LEN: usize = 107;
 
 /// Where mail goes next, before any lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Destination {
+pub struct NextHop {
     /// The kind of place.
-    pub target: Target,
+    pub kind: NextHopKind,
     /// The port, if one is written.
     pub port: Option<u16>,
 }
 
-/// The kind of place that a destination names.
+/// The kind of place that a next hop names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum NextHopKind {
     /// A domain, in A-labels and lower case: its MX records are followed.
     Domain(String),
     /// A host, in A-labels and lower case: only its addresses are looked up.
@@ -41,14 +41,14 @@ pub enum Target {
     Socket(PathBuf),
 }
 
-/// A destination that cannot be read.
+/// Why a next hop cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DestinationError {
+pub enum NextHopError {
     /// Nothing is there.
     #[error("the host is empty")]
     Empty,
     /// It is longer than any domain.
-    #[error("the host has more than {MAX_DESTINATION_LEN} bytes")]
+    #[error("the host has more than {MAX_NEXT_HOP_LEN} bytes")]
     TooLong,
     /// A bracket has no partner, or text follows the closing one.
     #[error("the brackets of an address or host are not closed, or text follows them")]
@@ -67,75 +67,75 @@ pub enum DestinationError {
     SocketPath,
 }
 
-impl Destination {
+impl NextHop {
     /// Parses the host column of a recipient, or the next hop of a table.
-    pub fn parse(text: &str) -> Result<Destination, DestinationError> {
+    pub fn parse(text: &str) -> Result<NextHop, NextHopError> {
         let text = text.trim_ascii();
-        if text.len() > MAX_DESTINATION_LEN {
-            return Err(DestinationError::TooLong);
+        if text.len() > MAX_NEXT_HOP_LEN {
+            return Err(NextHopError::TooLong);
         }
         if let Some(path) = socket_path(text) {
             if path.len() > MAX_SOCKET_PATH_LEN || path.contains('\0') {
-                return Err(DestinationError::SocketPath);
+                return Err(NextHopError::SocketPath);
             }
-            return Ok(Destination { target: Target::Socket(path.into()), port: None });
+            return Ok(NextHop { kind: NextHopKind::Socket(path.into()), port: None });
         }
         let text = text.strip_prefix("inet:").unwrap_or(text);
         if let Some(rest) = text.strip_prefix('[') {
-            let (inner, rest) = rest.split_once(']').ok_or(DestinationError::Brackets)?;
+            let (inner, rest) = rest.split_once(']').ok_or(NextHopError::Brackets)?;
             let port = match rest.strip_prefix(':') {
                 Some(port) => Some(parse_port(port)?),
                 None if rest.is_empty() => None,
-                None => return Err(DestinationError::Brackets),
+                None => return Err(NextHopError::Brackets),
             };
-            return Ok(Destination { target: bracketed(inner)?, port });
+            return Ok(NextHop { kind: bracketed(inner)?, port });
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Destination { target: Target::Address(address), port: None });
+            return Ok(NextHop { kind: NextHopKind::Address(address), port: None });
         }
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) => (name, Some(parse_port(port)?)),
             None => (text, None),
         };
-        let target = match name.parse::<Ipv4Addr>() {
-            Ok(address) => Target::Address(address.into()),
-            Err(_) => Target::Domain(domain_name(name)?),
+        let kind = match name.parse::<Ipv4Addr>() {
+            Ok(address) => NextHopKind::Address(address.into()),
+            Err(_) => NextHopKind::Domain(domain_name(name)?),
         };
-        Ok(Destination { target, port })
+        Ok(NextHop { kind, port })
     }
 
     /// The name, address or path, without brackets and port: what patterns are compared with.
     pub fn host(&self) -> String {
-        match &self.target {
-            Target::Domain(name) | Target::Host(name) => name.clone(),
-            Target::Address(address) => address.to_string(),
-            Target::Socket(path) => path.display().to_string(),
+        match &self.kind {
+            NextHopKind::Domain(name) | NextHopKind::Host(name) => name.clone(),
+            NextHopKind::Address(address) => address.to_string(),
+            NextHopKind::Socket(path) => path.display().to_string(),
         }
     }
 }
 
-impl fmt::Display for Destination {
-    /// Formats so that [`Destination::parse`] returns the same.
+impl fmt::Display for NextHop {
+    /// Formats so that [`NextHop::parse`] returns the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.target {
-            Target::Domain(name) => write!(f, "{name}")?,
-            Target::Host(name) => write!(f, "[{name}]")?,
-            Target::Address(IpAddr::V4(address)) => write!(f, "[{address}]")?,
-            Target::Address(IpAddr::V6(address)) => write!(f, "[IPv6:{address}]")?,
-            Target::Socket(path) => write!(f, "unix:{}", path.display())?,
+        match &self.kind {
+            NextHopKind::Domain(name) => write!(f, "{name}")?,
+            NextHopKind::Host(name) => write!(f, "[{name}]")?,
+            NextHopKind::Address(IpAddr::V4(address)) => write!(f, "[{address}]")?,
+            NextHopKind::Address(IpAddr::V6(address)) => write!(f, "[IPv6:{address}]")?,
+            NextHopKind::Socket(path) => write!(f, "unix:{}", path.display())?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
 /// Converts a domain name to A-labels in lower case, without a final dot (RFC 5891).
-pub fn domain_name(text: &str) -> Result<String, DestinationError> {
+pub fn domain_name(text: &str) -> Result<String, NextHopError> {
     use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
     let name = text.strip_suffix('.').unwrap_or(text);
     if name.is_empty() {
-        return Err(DestinationError::Empty);
+        return Err(NextHopError::Empty);
     }
-    let wrong = || DestinationError::Name(name.escape_debug().to_string());
+    let wrong = || NextHopError::Name(name.escape_debug().to_string());
     // Underscores and hyphens at odd places are in use.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let ascii = Uts46::new()
@@ -148,26 +148,26 @@ fn socket_path(text: &str) -> Option<&str> {
     text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text))
 }
 
-fn bracketed(inner: &str) -> Result<Target, DestinationError> {
-    let not_address = || DestinationError::Address(inner.escape_debug().to_string());
+fn bracketed(inner: &str) -> Result<NextHopKind, NextHopError> {
+    let not_address = || NextHopError::Address(inner.escape_debug().to_string());
     let tag = "IPv6:";
     if inner.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag)) {
         let address: Ipv6Addr = inner[tag.len()..].parse().map_err(|_| not_address())?;
-        return Ok(Target::Address(address.into()));
+        return Ok(NextHopKind::Address(address.into()));
     }
     if let Ok(address) = inner.parse::<IpAddr>() {
-        return Ok(Target::Address(address));
+        return Ok(NextHopKind::Address(address));
     }
     if inner.contains(':') || inner.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(not_address());
     }
-    Ok(Target::Host(domain_name(inner)?))
+    Ok(NextHopKind::Host(domain_name(inner)?))
 }
 
-fn parse_port(text: &str) -> Result<u16, DestinationError> {
+fn parse_port(text: &str) -> Result<u16, NextHopError> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse::<u16>().ok().filter(|port| is_number && *port > 0);
-    port.ok_or_else(|| DestinationError::Port(text.escape_debug().to_string()))
+    port.ok_or_else(|| NextHopError::Port(text.escape_debug().to_string()))
 }
 
 #[cfg(test)]
@@ -176,14 +176,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn shown(text: &str) -> String {
-        match Destination::parse(text) {
-            Ok(Destination { target, port }) => format!("{target:?} {port:?}"),
+        match NextHop::parse(text) {
+            Ok(NextHop { kind, port }) => format!("{kind:?} {port:?}"),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
-    fn each_form_of_a_destination_is_read() {
+    fn next_hop_of_each_form_is_read() {
         let check = |text, expected: &str| assert_eq!(shown(text), expected, "{text}");
         check("Example.ORG.", "Domain(\"example.org\") None");
         check("example.org:2525", "Domain(\"example.org\") Some(2525)");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_is_none_is_refused() {
+    fn text_that_is_no_next_hop_is_refused() {
         let check = |text: &str, expected: &str| assert_eq!(shown(text), expected, "{text}");
         check("", "the host is empty");
         check(".", "the host is empty");
@@ -228,9 +228,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsed_destination_reads_the_same_again(text in "\\PC{0,40}|[a-z0-9.:\\[\\]-]{1,30}") {
-            if let Ok(destination) = Destination::parse(&text) {
-                prop_assert_eq!(Destination::parse(&destination.to_string()), Ok(destination));
+        fn printed_next_hop_reads_the_same_again(text in "\\PC{0,40}|[a-z0-9.:\\[\\]-]{1,30}") {
+            if let Ok(next_hop) = NextHop::parse(&text) {
+                prop_assert_eq!(NextHop::parse(&next_hop.to_string()), Ok(next_hop));
             }
         }
     }

@@ -77,6 +77,13 @@ impl Identity {
         Identity { account, is_other: sys::users::is_root() }
     }
 
+    /// The owner of files for the program: user id and group id.
+    ///
+    /// `None` if it is the agent's own.
+    pub fn other_ids(&self) -> Option<(u32, u32)> {
+        self.is_other.then_some((self.account.uid, self.account.gid))
+    }
+
     /// Sets the user of a command, and the variables that name the user.
     ///
     /// The program has no supplementary groups.

@@ -1,4 +1,4 @@
-//! The thread report: rings, their threads, and totals, as text (ZMailer `thread_report()`).
+//! Writes the queue report: rings, their threads, and totals (ZMailer `thread_report()`).
 //!
 //! Clients parse it by column and label, so every blank counts:
 //!
@@ -38,8 +38,8 @@ pub enum ReportForm {
     Threads,
 }
 
-/// A thread report that is written step by step.
-pub struct ThreadReport {
+/// A queue report that is written step by step.
+pub struct QueueReport {
     form: ReportForm,
     /// Messages examined since the last pause.
     looked_at: usize,
@@ -53,10 +53,10 @@ struct RingProgress {
     sum: Vec<u8>,
 }
 
-impl ThreadReport {
+impl QueueReport {
     /// Creates a report that starts at the beginning.
-    pub fn new(form: ReportForm) -> ThreadReport {
-        ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
+    pub fn new(form: ReportForm) -> QueueReport {
+        QueueReport { form, looked_at: 0, rings: None, current: None, is_over: false }
     }
 
     /// Returns true if the report has a part for each thread.
@@ -78,7 +78,7 @@ impl ThreadReport {
         if let Some(progress) = &mut self.current {
             match progress.threads.pop_front() {
                 Some(thread) => {
-                    if let Some(thread) = scheduler.thread(thread) {
+                    if let Some(thread) = scheduler.view().thread(thread) {
                         return self.write_shown(&ShownThread::new(scheduler, now, thread), out);
                     }
                 }
@@ -90,7 +90,8 @@ impl ThreadReport {
             return Step::More;
         }
         let with_rings = self.form != ReportForm::Totals;
-        let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
+        let rings =
+            || if with_rings { scheduler.view().ring_ids().into() } else { VecDeque::new() };
         let rings = self.rings.get_or_insert_with(rings);
         match rings.pop_front() {
             Some(ring) => self.begin_ring(scheduler, ring, out),
@@ -99,10 +100,10 @@ impl ThreadReport {
                 let uptime = now.seconds_since(started);
                 match self.form {
                     ReportForm::Full | ReportForm::Short => {
-                        write_totals(&scheduler.totals(), ShortDuration(uptime), out);
+                        write_totals(&scheduler.view().totals(), ShortDuration(uptime), out);
                     }
                     ReportForm::Totals => {
-                        write_totals(&scheduler.totals(), format_args!("{uptime} sec"), out);
+                        write_totals(&scheduler.view().totals(), format_args!("{uptime} sec"), out);
                     }
                     ReportForm::Threads => {}
                 }
@@ -126,7 +127,7 @@ impl ThreadReport {
     }
 
     fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
-        let Some(ring) = scheduler.ring(ring) else {
+        let Some(ring) = scheduler.view().ring(ring) else {
             return;
         };
         let mut sum = Vec::new();
@@ -163,9 +164,9 @@ impl<'s> ShownThread<'s> {
         now: Timestamp,
         thread: &'s Thread,
     ) -> ShownThread<'s> {
-        let (oldest, looked_at) = scheduler.oldest_of(thread);
+        let (oldest, looked_at) = scheduler.view().oldest_of(thread);
         let oldest = oldest.map_or(-1, |oldest| now.seconds_since(oldest));
-        let with_host = with_host(scheduler.ring_of(thread));
+        let with_host = with_host(scheduler.view().ring_of(thread));
         ShownThread { scheduler, now, thread, with_host, oldest, looked_at }
     }
 
@@ -213,7 +214,7 @@ impl<'s> ShownThread<'s> {
         self.write_state(' ', out);
         // A thread without vertices has age -1s.
         push(out, format_args!(" QA={}", ShortDuration(self.oldest)));
-        match self.scheduler.pending_reason(self.thread).and_then(classic::limit_of) {
+        match self.scheduler.view().pending_reason(self.thread).and_then(classic::limit_of) {
             Some(LimitKind::Channel) => out.extend_from_slice(b" channelwait"),
             Some(LimitKind::Ring) => out.extend_from_slice(b" threadwait"),
             Some(LimitKind::General) | None => {}
@@ -235,11 +236,12 @@ impl<'s> ShownThread<'s> {
         {
             return push(out, format_args!("{sep}pend={reason}"));
         }
-        let wakeup = self.scheduler.wakeup_of(self.thread).map(|at| at.seconds_since(self.now));
+        let wakeup =
+            self.scheduler.view().wakeup_of(self.thread).map(|at| at.seconds_since(self.now));
         if let Some(seconds) = wakeup.filter(|left| *left > 0) {
             push(out, format_args!("{sep}W={seconds}s"));
         } else if let Some(reason) =
-            self.scheduler.pending_reason(self.thread).and_then(classic::pending)
+            self.scheduler.view().pending_reason(self.thread).and_then(classic::pending)
         {
             push(out, format_args!("{sep}pend={reason}"));
         }
@@ -247,7 +249,12 @@ impl<'s> ShownThread<'s> {
 
     fn write_agents(&self, sep: char, out: &mut Vec<u8>) {
         let list = |show: &dyn Fn(&Agent) -> String| {
-            self.scheduler.agents_of(self.thread).map(show).collect::<Vec<String>>().join(",")
+            self.scheduler
+                .view()
+                .agents_of(self.thread)
+                .map(show)
+                .collect::<Vec<String>>()
+                .join(",")
         };
         let since = |time: Timestamp| self.now.seconds_since(time).to_string();
         let pids = list(&|agent| agent.pid.unwrap_or_default().to_string());
@@ -262,8 +269,9 @@ impl<'s> ShownThread<'s> {
 }
 
 fn write_sum(scheduler: &Scheduler, ring: &Ring, out: &mut Vec<u8>) {
-    let (threads, vertices) = (ring.threads.len(), scheduler.count_vertices(&ring.threads));
-    let (agents, idle, max_ring) = (ring.agents, ring.idle.len(), scheduler.max_ring_of(ring));
+    let (threads, vertices) = (ring.threads.len(), scheduler.view().count_vertices(&ring.threads));
+    let (agents, idle, max_ring) =
+        (ring.agents, ring.idle.len(), scheduler.view().max_ring_of(ring));
     let (overfeed, max_thread) = (ring.clause.overfeed, ring.clause.max_thread);
     push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
     push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));

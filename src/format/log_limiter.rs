@@ -1,9 +1,10 @@
 //! Limiter for log lines that outside events could repeat at any rate.
 
+use crate::time::{ClockStep, Timestamp};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::{Duration, Instant};
-use zsched_format::time::{ClockStep, Timestamp};
 
 /// Limit of a [`LogLimiter`] by default: one line in this time.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
@@ -27,7 +28,8 @@ impl Moment for Timestamp {
 }
 
 /// Limiter for lines of one kind. Counts the lines left out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct LogLimiter<M = Instant> {
     max_lines: u32,
     period: Duration,
@@ -40,7 +42,7 @@ pub struct LogLimiter<M = Instant> {
 }
 
 /// Number of lines left out before a line; its text is a suffix of that line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed(u64);
 
 impl fmt::Display for Suppressed {

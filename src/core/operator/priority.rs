@@ -1,0 +1,89 @@
+//! Priorities of queued messages, changed by an operator.
+//!
+//! A message with another priority takes its new place at once: what agents have is left to them,
+//! and the rest of the message is chosen by the new priority. With the priority `z` it is kept.
+
+use crate::Scheduler;
+use crate::dispatch::Dispatch;
+use crate::operator::order::{Effect, OrderRefusal};
+use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
+use crate::query::view::View;
+use crate::queue::{MessageId, Queue, VertexState};
+use crate::shell::Shell;
+use zsched_spool::SpoolId;
+
+impl Scheduler {
+    /// Sets the priority of messages, as many as the limit allows.
+    ///
+    /// Messages that have it already do not change.
+    pub(crate) fn set_priority(
+        &mut self,
+        messages: &[SpoolId],
+        priority: u8,
+        author: &Author,
+    ) -> Effect {
+        let mut all = Effect::default();
+        for id in messages {
+            let Some(message) = self.queue.message_of(*id) else { continue };
+            if self.queue.messages[message].priority == priority {
+                continue;
+            }
+            let is_new = !self.overrides.priorities.contains_key(&id.number);
+            if is_new && self.overrides.priorities.len() >= MAX_HELD_MESSAGES {
+                all.refusal = Some(OrderRefusal::TooMany);
+                break;
+            }
+            let set = PriorityOverride { message: *id, priority, author: author.clone() };
+            self.overrides.change(OverrideChange::Priority(set));
+            all.add(&self.view().dry_run_priority(*id, priority));
+            self.dispatch.change_priority(&mut self.queue, &mut self.shell, message, priority);
+        }
+        all
+    }
+}
+
+impl Dispatch {
+    fn change_priority(
+        &mut self,
+        queue: &mut Queue,
+        shell: &mut Shell,
+        message: MessageId,
+        priority: u8,
+    ) {
+        let was_kept = queue.messages[message].is_kept();
+        if was_kept {
+            queue.messages[message].priority = priority;
+            self.let_go(queue, shell, message);
+            return;
+        }
+        // Its jobs have the former place in line until all of their entries have left.
+        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
+            self.dequeue_vertex(queue, vertex);
+        }
+        queue.messages[message].priority = priority;
+        self.enqueue_message(queue, shell.now, message);
+        if queue.messages[message].is_kept() {
+            self.keep_back(queue, shell.now, message);
+        }
+    }
+}
+
+impl View<'_> {
+    /// Returns what another priority of a message would change.
+    pub fn dry_run_priority(self, id: SpoolId, priority: u8) -> Effect {
+        let message =
+            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message]);
+        let Some(message) = message.filter(|message| message.priority != priority) else {
+            return Effect::default();
+        };
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in message.vertices.iter(&self.core.queue.vertices) {
+            let vertex = &self.core.queue.vertices[vertex];
+            match vertex.state {
+                VertexState::Fed => effect.busy += vertex.pending,
+                _ => effect.recipients += vertex.pending,
+            }
+        }
+        effect
+    }
+}

@@ -1,0 +1,60 @@
+//! Why vertices that are held back wait: holds, times that senders have set, the priority `z`.
+
+use crate::query::view::View;
+use crate::query::why::{MAX_COUNTED, Reason, Wait, Why};
+use crate::queue::{MessageId, Thread};
+
+impl<'s> View<'s> {
+    /// The reason for a message that no operator holds, with its details.
+    pub(super) fn why_scheduled(self, message: MessageId) -> Why {
+        let messages = &self.core.queue.messages;
+        match messages.schedules.next_opening(message, self.core.shell.now) {
+            Some(at) if messages[message].is_scheduled => {
+                Why::Scheduled { at, window: messages.schedules.window(message) }
+            }
+            _ if messages[message].is_kept() => Why::Kept,
+            _ => Why::Turn,
+        }
+    }
+
+    /// The reason for a vertex of a message that is held back.
+    pub(super) fn reason_of_held_back(self, message: MessageId) -> Reason {
+        match self.core.queue.messages[message].held {
+            true => Reason::Held,
+            false => match self.why_scheduled(message) {
+                Why::Scheduled { at, .. } => Reason::Scheduled(at),
+                _ => Reason::Kept,
+            },
+        }
+    }
+
+    /// Reasons for the vertices of a thread that are held back, one of each kind.
+    ///
+    /// Each has the details of the vertex that is first, or scheduled for the soonest time, among
+    /// the first [`MAX_COUNTED`]. Others count as the first of these.
+    pub(super) fn waits_of_held_back(self, thread: &'s Thread) -> Vec<Wait<'s>> {
+        let mut waits: Vec<Wait<'s>> = Vec::new();
+        let mut counted = 0;
+        for vertex in thread.held_back.iter(&self.core.queue.vertices).take(MAX_COUNTED) {
+            counted += 1;
+            let first = &self.core.queue.vertices[vertex];
+            let why = self.why_held_back(first);
+            match waits.iter_mut().find(|wait| wait.why.word() == why.word()) {
+                Some(wait) => {
+                    wait.vertices += 1;
+                    if let (Why::Scheduled { at: known, .. }, Why::Scheduled { at, .. }) =
+                        (&wait.why, &why)
+                        && at < known
+                    {
+                        wait.why = why;
+                    }
+                }
+                None => waits.push(self.wait(thread, 1, first, why)),
+            }
+        }
+        if let Some(wait) = waits.first_mut() {
+            wait.vertices += thread.held_back.len() - counted;
+        }
+        waits
+    }
+}

@@ -1,0 +1,93 @@
+//! Bulk jobs: one message for very many recipients.
+//!
+//! ```text
+//! POSTOFFICE/bulk/ID/job          parameters
+//!                    message      headers and body, once
+//!                    recipients   a line each: status byte, address, fields; grouped by destination
+//!                    index        the destinations, those with most recipients first
+//!                    orders       what operators have changed
+//!                    failures     offset and text of recipients that have failed
+//!                    result       every recipient and its outcome, at the end
+//! ```
+//!
+//! A job is written to a temporary folder, synced and renamed ([`draft`]): the rename is the
+//! commit. The scheduler then cuts *packets* ([`packet`]): ordinary control files, which any agent
+//! delivers. Each has recipients of one destination, and names their offsets in `recipients` in its
+//! `J` line. The number of a packet consists of the job and the offset of its first recipient. So
+//! the packets that exist are known after a kill, and none is made twice.
+//!
+//! Before a packet is removed, the status bytes of its recipients are written and synced
+//! ([`status`]). A kill between both repeats that. So a recipient is either final in `recipients`,
+//! or in a packet, or still to be cut.
+//!
+//! This module must not know when a packet is cut: the core decides that.
+
+pub mod cut;
+pub mod draft;
+mod id;
+mod merge;
+pub mod packet;
+mod parameters;
+pub mod recipient;
+pub mod result;
+mod sorter;
+pub mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use id::{JobId, JobIdError, PacketNumber};
+pub use parameters::{BulkOrders, BulkParameters, MAX_SHARE};
+
+use super::Spool;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use zsched_sys::if_exists;
+
+/// Names of the files of a job.
+const JOB: &str = "job";
+const MESSAGE: &str = "message";
+const RECIPIENTS: &str = "recipients";
+const INDEX: &str = "index";
+const ORDERS: &str = "orders";
+const FAILURES: &str = "failures";
+const RESULT: &str = "result";
+
+/// Beginning of the name of a job's folder before the commit.
+const UNFINISHED: &str = ".new-";
+
+impl Spool {
+    /// The folder of bulk jobs. It is created with the first one.
+    pub fn bulk(&self) -> PathBuf {
+        self.postoffice().join("bulk")
+    }
+
+    /// The folder of a job.
+    pub fn bulk_job(&self, job: JobId) -> PathBuf {
+        self.bulk().join(job.to_string())
+    }
+
+    /// The result of a job: a line for each recipient. It exists once the job is finished.
+    pub fn bulk_result(&self, job: JobId) -> PathBuf {
+        self.bulk_job(job).join(RESULT)
+    }
+}
+
+/// Lists the jobs of a spool, finished ones included, in ascending order.
+pub fn list(spool: &Spool) -> io::Result<Vec<JobId>> {
+    let Some(entries) = if_exists(fs::read_dir(spool.bulk()))? else {
+        return Ok(Vec::new());
+    };
+    let mut jobs = Vec::new();
+    for entry in entries {
+        jobs.extend(entry?.file_name().to_str().and_then(|name| name.parse::<JobId>().ok()));
+    }
+    jobs.sort_unstable();
+    Ok(jobs)
+}
+
+/// Returns true if a job has a result, so that nothing is left to do.
+pub fn is_finished(spool: &Spool, job: JobId) -> io::Result<bool> {
+    super::folder::exists(&spool.bulk_result(job))
+}

@@ -1,0 +1,227 @@
+//! Bulk jobs, from `submit --bulk` to their results.
+
+use crate::support::{Site, generator, processes, say, until, until_within};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+use zsched_tests::program;
+
+const COUNT: &str = "c/*\n\tmaxring=6 maxthr=2 command=\"${AGENTS}/count.py c\"\n";
+
+/// Writes recipients and a message into files of the site.
+fn write_inputs(site: &Site, recipients: &[String]) -> [String; 2] {
+    site.write("recipients", &format!("{}\n", recipients.join("\n")));
+    site.write("message", "Subject: news\n\nThis is the body.\n");
+    ["recipients", "message"].map(|name| site.path(name).display().to_string())
+}
+
+fn submit(site: &Site, recipients: &[String], options: &[&str]) -> Output {
+    let [recipients, message] = write_inputs(site, recipients);
+    let mut command = Command::new(program("submit"));
+    command.arg("-Z").arg(site.path("zmailer.conf")).args(["-c", "c", "-f", "list@example.org"]);
+    command.args(["--bulk", &recipients, "--message", &message]).args(options);
+    command.output().expect("it runs")
+}
+
+/// Submits a job. Returns its name.
+fn submitted(site: &Site, recipients: &[String], options: &[&str]) -> String {
+    let output = submit(site, recipients, options);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+fn result_file(site: &Site, job: &str) -> PathBuf {
+    site.path("postoffice").join("bulk").join(job).join("result")
+}
+
+/// The outcomes of all recipients of a finished job.
+fn outcomes(site: &Site, job: &str) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(result_file(site, job)).expect("a result");
+    let parse = |line: &str| {
+        let mut words = line.split('\t');
+        let outcome = words.next().expect("an outcome").to_string();
+        (words.next().expect("an address").to_string(), outcome)
+    };
+    text.lines().map(parse).collect()
+}
+
+fn addresses(count: usize, hosts: usize) -> Vec<String> {
+    (0..count).map(|n| format!("u{n}@h{}.test", n % hosts)).collect()
+}
+
+#[test]
+fn job_is_delivered_and_its_result_names_each_outcome() {
+    let site = Site::new(COUNT);
+    let daemon = site.start();
+    let mut recipients = addresses(200, 5);
+    recipients.push("error!1@h0.test".to_string());
+    let job = submitted(&site, &recipients, &["--packet-size", "7", "--key", "news-1"]);
+    until("the job is finished", || result_file(&site, &job).exists());
+    site.events().assert_once_each(recipients.clone());
+    let outcomes = outcomes(&site, &job);
+    assert_eq!(outcomes.len(), 201);
+    for (address, outcome) in &outcomes {
+        let expected = if address.starts_with("error!") { "failed" } else { "delivered" };
+        assert_eq!(outcome, expected, "{address}");
+    }
+    site.until_empty();
+    // The same key is the same job.
+    let again = submit(&site, &recipients, &["--key", "news-1"]);
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(String::from_utf8_lossy(&again.stdout).trim(), job);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("there is a job with this key"));
+    assert_eq!(site.submissions(), [""; 0], "no report: the result says it");
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    assert_eq!(site.events().deliveries().len(), 201);
+}
+
+#[test]
+fn job_submitted_without_scheduler_is_taken_up_by_the_next_one() {
+    let site = Site::new(COUNT);
+    let recipients = addresses(50, 3);
+    let job = submitted(&site, &recipients, &[]);
+    let _daemon = site.start();
+    until("the job is finished", || result_file(&site, &job).exists());
+    site.events().assert_once_each(recipients);
+}
+
+#[test]
+fn malformed_recipient_is_refused_with_line_and_column() {
+    let site = Site::new(COUNT);
+    for (line, expected) in [
+        ("b@x\tno field", ":2:5: a field is NAME=VALUE"),
+        ("b\u{7f}@x", ":2:2: a control character"),
+        ("<>", ":2:1: the address is empty"),
+    ] {
+        let output = submit(&site, &["a@x".to_string(), line.to_string()], &[]);
+        assert_eq!(output.status.code(), Some(65), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(fs::read_dir(site.path("postoffice/bulk")).expect("listed").count(), 0);
+    let empty = submit(&site, &[], &[]);
+    assert_eq!(empty.status.code(), Some(65), "{empty:?}");
+}
+
+fn mailq(site: &Site, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program("mailq"));
+    command.arg("-Z").arg(site.path("zmailer.conf")).args(arguments);
+    command.output().expect("it runs")
+}
+
+fn job_status(site: &Site) -> serde_json::Value {
+    let output = mailq(site, &["jobs", "--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.lines().next().unwrap_or("null")).expect("JSON")
+}
+
+#[test]
+fn job_is_shown_paused_resized_and_cancelled() {
+    let site = Site::new(COUNT);
+    let daemon = site.start();
+    let recipients: Vec<String> = (0..100).map(|n| format!("wait!{n}@h{}.test", n % 2)).collect();
+    let job = submitted(&site, &recipients, &["--packet-size", "5", "--list", "news"]);
+    until("packets are cut", || job_status(&site)["queued"] == 60);
+    let status = job_status(&site);
+    assert_eq!((&status["state"], &status["list"]), (&"running".into(), &"news".into()));
+    assert_eq!((&status["recipients"], &status["pending"]), (&100.into(), &100.into()));
+    let shown = mailq(&site, &["job", &job]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("c/h0.test takes no more packets now, 20 recipients"), "{shown}");
+    for order in [&["pause"][..], &["packet-size", "3"], &["share", "50"]] {
+        let output = mailq(&site, &[&["job", &job][..], order].concat());
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert_eq!(job_status(&site)["state"], "paused");
+    // The orders are in force after a kill.
+    daemon.kill();
+    site.kill_all();
+    let _daemon = site.start();
+    until("the job is known again", || job_status(&site)["state"] == "paused");
+    let status = job_status(&site);
+    assert_eq!((&status["packet_size"], &status["share"]), (&3.into(), &50.into()));
+    assert!(mailq(&site, &["job", &job, "cancel"]).status.success());
+    site.write("go", "");
+    until("the job is finished", || result_file(&site, &job).exists());
+    let outcomes = outcomes(&site, &job);
+    let count = |outcome: &str| outcomes.values().filter(|it| *it == outcome).count();
+    assert_eq!((count("delivered"), count("cancelled")), (60, 40));
+    assert_eq!(site.events().deliveries().len(), 60);
+    let finished = mailq(&site, &["job", &job]);
+    let finished = String::from_utf8_lossy(&finished.stdout).into_owned();
+    assert!(finished.contains("is finished: 100 recipients, 60 delivered"), "{finished}");
+    let unknown = mailq(&site, &["job", "zzzzzz", "pause"]);
+    assert!(!unknown.status.success(), "{unknown:?}");
+}
+
+/// Schedulers and agents are killed at any moment.
+///
+/// A kill between a delivery and its mark is the only reason for a duplicate, and it is listed.
+#[test]
+fn hundred_kills_of_a_bulk_job_deliver_to_each_recipient() {
+    const KILLS: usize = 100;
+    let mut random = generator("kills of a bulk job");
+    let site = Site::new(
+        "c/*\n\tmaxring=4 maxthr=2 overfeed=3 \
+         command=\"${AGENTS}/count.py c 0.002 c 0.002\"\n",
+    );
+    let recipients = addresses(4000, 9);
+    let job = submitted(&site, &recipients, &["--packet-size", "9"]);
+    let mut scheduler = Some(site.spawn(&[]));
+    let mut at_work = 0;
+    for _ in 0..KILLS {
+        std::thread::sleep(Duration::from_millis(random.u64(10..150)));
+        let running = scheduler.take().expect("it runs");
+        let agents = running.agents();
+        at_work += agents.len();
+        match random.u8(0..3) {
+            0 => {
+                running.kill();
+                scheduler = Some(site.spawn(&[]));
+            }
+            1 => {
+                running.kill();
+                for agent in agents {
+                    zsched_sys::send_signal(agent, libc::SIGKILL).ok();
+                }
+                scheduler = Some(site.spawn(&[]));
+            }
+            _ => {
+                let killed = agents.iter().filter(|_| random.bool());
+                for agent in killed.copied().collect::<Vec<u32>>() {
+                    zsched_sys::send_signal(agent, libc::SIGKILL).ok();
+                }
+                scheduler = Some(running);
+            }
+        }
+    }
+    let left = site.files("transport").len();
+    // Locks of living agents of a former scheduler are waited for.
+    let limit = Duration::from_secs(120);
+    until_within(limit, "the job is finished", || result_file(&site, &job).exists());
+    drop(scheduler);
+    until("agents have ended", || processes::working_in(&site.path("")).is_empty());
+    let events = site.events();
+    let deliveries = events.deliveries();
+    let missing: Vec<_> = recipients.iter().filter(|it| !deliveries.contains_key(*it)).collect();
+    assert!(missing.is_empty(), "not delivered: {missing:?}");
+    let twice: BTreeSet<String> =
+        deliveries.iter().filter(|(_, count)| **count > 1).map(|(it, _)| it.clone()).collect();
+    let unexplained: Vec<_> = twice.difference(&events.interrupted()).cloned().collect();
+    assert!(unexplained.is_empty(), "delivered twice without a kill: {unexplained:?}");
+    let listed = site.read("postoffice/.scheduler.duplicates");
+    let unlisted: Vec<_> =
+        twice.iter().filter(|it| !listed.contains(&format!("\"{it}\""))).collect();
+    assert!(unlisted.is_empty(), "delivered twice and not listed: {unlisted:?}");
+    let outcomes = outcomes(&site, &job);
+    assert_eq!(outcomes.len(), recipients.len());
+    assert!(outcomes.values().all(|outcome| outcome == "delivered"));
+    assert_eq!(site.files("transport"), [""; 0]);
+    say(&format!(
+        "{} recipients, {left} packets left after {KILLS} kills, {} twice, {at_work} agents at work",
+        recipients.len(),
+        twice.len()
+    ));
+}
