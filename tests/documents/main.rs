@@ -144,6 +144,7 @@ fn named_files_exist() {
     for document in [
         "README.md",
         "docs/architecture.md",
+        "docs/lists.md",
         "docs/recording.md",
         "docs/status-log.md",
         "docs/testing.md",
@@ -157,6 +158,37 @@ fn named_files_exist() {
             assert!(root().join(path).exists(), "{document} names {path}");
         }
     }
+}
+
+/// Returns the tests that a table names, each with its file: "`tests/x.rs`: `one`, `two`".
+fn named_tests(row: &str) -> Vec<(String, String)> {
+    let mut file = "";
+    let mut tests = Vec::new();
+    for word in row.split('`').skip(1).step_by(2) {
+        let is_test = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if word.ends_with(".rs") {
+            file = word;
+        } else if !file.is_empty() && word.chars().all(is_test) {
+            tests.push((file.to_string(), word.to_string()));
+        }
+    }
+    tests
+}
+
+#[test]
+fn tests_named_by_lists_document_exist() {
+    let text = read("docs/lists.md");
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let last_cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit_once("| "));
+    let tests: Vec<_> = last_cells.flat_map(|(_, cell)| named_tests(cell)).collect();
+    assert!(tests.len() > 40, "{tests:?}");
+    for (file, test) in tests {
+        let is_test = read(&file).contains(&format!("#[test]\nfn {test}()"))
+            || read(&file).contains(&format!("#[test]\n    fn {test}()"));
+        assert!(is_test, "{file} has no test {test}");
+    }
+    let named = named_tests("`a.rs`: `one`, `two`; `b.rs`: `three`");
+    assert_eq!(named[2], ("b.rs".to_string(), "three".to_string()));
 }
 
 #[test]

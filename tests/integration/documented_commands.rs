@@ -42,7 +42,12 @@ const PROGRAMS: [&str; 17] = [
 ];
 
 /// Commands that are not run, and why.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 10] = [
+    (
+        "sendmail       /usr/lib/zsched/sendmail\nsendmail_args  -oi -odi -oem\n\
+         nrcpt          500\nmaxsmtp        20\nverp_rate      100%",
+        "lines of sympa.conf, not a command",
+    ),
     ("scheduler --quick-start", "it runs until it is ended; quick_start has tests of it"),
     ("scheduler --status-log", "it runs until it is ended; status_log has tests of it"),
     ("scheduler --status-log FILE", "it runs until it is ended; status_log has tests of it"),
@@ -72,8 +77,13 @@ const OTHER_STATUS: [(&str, i32); 4] = [
 /// It asks the port of another installation, which this machine may have.
 const OTHER_PORT: &str = "mailq -p 10174";
 
+/// Submits the bulk job of the examples, whose name depends on its key alone.
+const BULK_JOB: &str =
+    "submit -Z ZENV -c smtp --key news-17 --not-before +1d --bulk members < message";
+
 /// What stands for something else in commands, and what it is in the test.
-const PLACEHOLDERS: [(&str, &str); 10] = [
+const PLACEHOLDERS: [(&str, &str); 11] = [
+    ("job ID", "job 0st20e"),
     ("/var/spool/postoffice", "var/postoffice"),
     ("/etc/zmailer.conf", "zmailer.conf"),
     ("POSTOFFICE", "postoffice"),
@@ -195,7 +205,7 @@ fn documents() -> Vec<PathBuf> {
 fn with_places(command: &str, site: &Site) -> String {
     let mut command = command.to_string();
     for (placeholder, meaning) in PLACEHOLDERS {
-        let meaning = match meaning.contains(['@', 'S']) {
+        let meaning = match meaning.contains(['@', 'S', ' ']) {
             true => meaning.to_string(),
             false => site.path(meaning).display().to_string(),
         };
@@ -232,6 +242,7 @@ fn make_named_files(site: &Site) {
     site.write("sm.conf", "procm SPfn /usr/bin/procmail procmail -a $h -d $u\n");
     site.write("aliases", "staff: root, bob@example.net\n");
     site.write("router.cf", &format!("aliases {}\n", site.path("aliases").display()));
+    site.write("members", "alice@example.net\n");
     site.write("message", "To: list@example.org\nSubject: news\n\nNone.\n");
     fs::create_dir_all(site.path("var")).expect("a folder");
     symlink(site.path("postoffice"), site.path("var/postoffice")).expect("a link");
@@ -328,7 +339,7 @@ fn commands_of_documents_run_as_they_stand() {
         commands.remove(OTHER_PORT);
     }
     let mut failed = Vec::new();
-    for command in commands {
+    for command in std::iter::once(BULK_JOB.to_string()).chain(commands) {
         let output = run(&command, &site);
         if !is_good(&command, &output) {
             let said = String::from_utf8_lossy(&output.stderr);
