@@ -26,6 +26,21 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+/// Builds a library for `LD_PRELOAD` whose `getpwnam_r` finds no user and returns `ANSWER`.
+///
+/// Returns its path.
+pub fn failing_name_service(folder: &Path) -> String {
+    let (source, library) = (folder.join("blind.c"), folder.join("blind.so"));
+    let text = "#include <pwd.h>\n#include <stdlib.h>\n\
+        int getpwnam_r(const char *n, struct passwd *p, char *b, size_t s, struct passwd **r)\n\
+        { *r = NULL; return atoi(getenv(\"ANSWER\")); }\n";
+    std::fs::write(&source, text).expect("written");
+    let mut cc = Command::new("cc");
+    let made = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(made.expect("cc starts").success());
+    library.to_string_lossy().into_owned()
+}
+
 /// The command that runs a program on a terminal with this number of columns.
 ///
 /// The caller adds the arguments. Each step waits for its first text in the output, and then types

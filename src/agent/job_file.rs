@@ -139,7 +139,13 @@ impl JobFile {
     }
 
     /// Appends `d` lines to the file, and returns when they are on disk.
+    ///
+    /// The name may have gone to another message, whose recipients must not fail for those of this
+    /// one: message numbers are reused.
     pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
+        if !sys::is_name_of(&self.location, &self.file)? {
+            return Err(io::Error::other("it was replaced"));
+        }
         mark::append_lines(&self.location, lines)
     }
 

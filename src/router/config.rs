@@ -38,6 +38,8 @@ pub struct RouterConfig {
     pub virtuals: Vec<PathBuf>,
     /// Who the users of local domains are.
     pub users: UserSource,
+    /// Accounts that exist: while one is not found, no account of the system counts as unknown.
+    pub known_accounts: Vec<String>,
     /// Where mail to `postmaster` goes if there is neither such an alias nor such a user.
     pub postmaster: String,
     /// The channel of users of this host.
@@ -76,7 +78,7 @@ pub struct LoadedRouterConfig {
 }
 
 /// The keywords.
-pub const KEYWORDS: [Keyword; 14] = [
+pub const KEYWORDS: [Keyword; 15] = [
     Keyword::once("hostname", "the name of this host", 1),
     Keyword::repeated("local", "one or more domains", 1, usize::MAX),
     Keyword::repeated(
@@ -88,6 +90,7 @@ pub const KEYWORDS: [Keyword; 14] = [
     Keyword::repeated("refuse", "a domain or address, and perhaps a status code and a text", 1, 3),
     Keyword::once("smarthost", "a host, and perhaps a channel", 2),
     Keyword::once("users", "system, any, or file and its path", 2),
+    Keyword::repeated("known-account", "one or more accounts", 1, usize::MAX),
     Keyword::repeated("aliases", "one or more files", 1, usize::MAX),
     Keyword::repeated("virtual", "one or more files", 1, usize::MAX),
     Keyword::once("postmaster", "an address", 1),
@@ -165,6 +168,7 @@ impl Builder {
                 aliases: Vec::new(),
                 virtuals: Vec::new(),
                 users: UserSource::System,
+                known_accounts: Vec::new(),
                 postmaster: "root".into(),
                 local_channel: "local".into(),
                 program_channel: "local".into(),
@@ -220,6 +224,9 @@ impl Builder {
                 self.smarthost = Some((line, RuleTarget::Agent { channel, host, user }));
             }
             "users" => self.config.users = user_source(words)?,
+            "known-account" => {
+                self.config.known_accounts.extend(words.iter().map(|word| word.text.clone()));
+            }
             "aliases" => self.config.aliases.extend(paths()?),
             "virtual" => self.config.virtuals.extend(paths()?),
             "postmaster" => self.config.postmaster = first.text.clone(),

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zsched_config::{Diagnostic, DiagnosticSink};
-use zsched_sys as sys;
+use zsched_sys::{self as sys, Accounts};
 
 /// Bits of a mode with which others than the owner can write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -24,6 +24,7 @@ pub struct Directory {
     pub(crate) aliases: AliasTable,
     /// Names of `users file`.
     listed_users: HashSet<String>,
+    accounts: Accounts,
 }
 
 /// A file that others may have written.
@@ -64,10 +65,11 @@ impl Directory {
             UserSource::File(path) => load_users(path, &mut diagnostics),
             _ => HashSet::new(),
         };
-        match diagnostics.iter().any(Diagnostic::is_error) {
-            true => Err(diagnostics),
-            false => Ok((Directory { config, virtuals, aliases, listed_users }, diagnostics)),
+        if diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(diagnostics);
         }
+        let accounts = Accounts::new(config.known_accounts.clone());
+        Ok((Directory { config, virtuals, aliases, listed_users, accounts }, diagnostics))
     }
 
     /// Number of aliases and of virtual addresses.
@@ -89,7 +91,7 @@ impl Directory {
         match &self.config.users {
             UserSource::Any => Ok(true),
             UserSource::File(_) => Ok(self.listed_users.contains(name)),
-            UserSource::System => Ok(sys::find_account(name)?.is_some()),
+            UserSource::System => Ok(self.accounts.find(&[name])?.is_some()),
         }
     }
 }

@@ -316,7 +316,8 @@ impl<'d> Expansion<'d> {
     /// An error says why that cannot be looked up now.
     fn user(&self, mailbox: &str) -> Result<Option<String>, String> {
         let lower = mailbox.to_lowercase();
-        for name in [mailbox, &lower] {
+        let other = Some(&*lower).filter(|lower| *lower != mailbox);
+        for name in [Some(mailbox), other].into_iter().flatten() {
             for user in [Some(name), self.without_detail(name)].into_iter().flatten() {
                 let failed = |error| format!("the user {user} cannot be looked up: {error}");
                 if self.directory.has_user(user).map_err(failed)? {

@@ -5,7 +5,7 @@
 //! alice:SCRAM-SHA-256$65536:…$…:…
 //! ```
 //!
-//! `mailq passwd` makes such hashes. Messages about errors show nothing of a line but its position,
+//! `mailq passwd` makes such lines. What they have after the hash is for MAILQ. Messages about errors show nothing of a line but its position,
 //! because a malformed line may contain a password anywhere.
 
 use super::session::{Credentials, LoginAnswer, PasswordRecord};
@@ -51,12 +51,17 @@ fn account(
     if user.is_empty() {
         return Err((start, "the name of the user is missing"));
     }
-    let stored = hash.parse();
+    let stored = without_mailq_fields(hash).parse();
     let stored = stored.map_err(|_| (start + user.len() + 1, "this is no hash of a password"))?;
     match passwords.insert(user.to_string(), stored) {
         None => Ok(()),
         Some(_) => Err((start, "the user has a line already")),
     }
+}
+
+/// The hash, which has two colons, without the permissions and addresses after it.
+fn without_mailq_fields(hash: &str) -> &str {
+    hash.match_indices(':').nth(2).map_or(hash, |(end, _)| &hash[..end])
 }
 
 impl Accounts {
@@ -119,6 +124,17 @@ impl Accounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_of_mailq_passwd_is_a_login() {
+        let stored = StoredPassword::with_salt("pencil", b"salt of 16 bytes".to_vec(), 4096);
+        for rest in ["", ":ALL:", ":ALL:[192.0.2.0]/24"] {
+            let (accounts, wrong) =
+                Accounts::parse(&format!("alice:{stored}{rest}")).expect("parsed");
+            assert_eq!(wrong, [], "{rest}");
+            assert!(accounts.passwords["alice"] == stored, "{rest}");
+        }
+    }
 
     #[test]
     fn password_is_checked_against_its_hash() {

@@ -20,12 +20,14 @@ mod sigaction;
 #[cfg(feature = "signals")]
 mod signals;
 pub mod users;
+mod accounts;
 mod impersonation;
 mod files;
 mod host;
 mod service_manager;
 mod syslog;
 
+pub use accounts::Accounts;
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
 pub use descriptors::{

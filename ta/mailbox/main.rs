@@ -1,7 +1,7 @@
 //! `mailbox`: delivers to mailboxes of local users, mbox or Maildir.
 //!
 //! The steps for one recipient are: find the user ([`address`]), find the owner of the mailbox
-//! ([`owner`], [`accounts`]), compose the letter ([`letter`]), and store it. [`store`] uses the
+//! ([`owner`]), compose the letter ([`letter`]), and store it. [`store`] uses the
 //! [`folder`] of all mailboxes, and does not wait long for one that was locked a moment ago
 //! ([`lock_backoff`]). It delivers to a [`maildir`], or to an [`mbox`] with [`quoting`] and a
 //! [`dotlock`]. After any error the letter is not in the mailbox and the recipient is deferred.
@@ -13,7 +13,6 @@
 
 mod options;
 
-mod accounts;
 mod address;
 mod owner;
 

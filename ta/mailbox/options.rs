@@ -2,7 +2,6 @@
 //!
 //! It has its own options, and those of ZMailer's program of this name.
 
-use crate::accounts::Accounts;
 use crate::lock_backoff::LockBackoff;
 use crate::owner::Users;
 use crate::store::Store;
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zsched_agent::ScopeOptions;
 use zsched_config::Zenv;
-use zsched_sys as sys;
+use zsched_sys::{self as sys, Accounts};
 
 /// Folder of the mailboxes if neither an option nor the ZENV file names one.
 const DEFAULT_FOLDER: &str = "/var/mail";

@@ -1,10 +1,9 @@
 //! Determines the owner of the mailbox for a user name.
 
-use crate::accounts::Accounts;
 use crate::address::{is_file_name, is_sensible};
 use crate::store::Store;
 use std::io;
-use zsched_sys::{self as sys, Account};
+use zsched_sys::{self as sys, Account, Accounts};
 
 /// The users that have a mailbox.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::support::{Agent, MAILBOX, Spool, control_file, is_root, not_run};
 use std::fs;
-use std::process::Command;
+use zsched_tests::failing_name_service;
 
 /// An account that exists on every system, in `/etc/passwd` only.
 const REAL: &str = "daemon";
@@ -21,20 +21,6 @@ fn answer(preparation: &str, user: &str, options: &[&str]) -> String {
     agent.end().0
 }
 
-/// Builds a library for `LD_PRELOAD` whose `getpwnam_r` finds no user and returns `ANSWER`.
-fn failing_name_service(folder: &tempfile::TempDir) -> String {
-    let source = folder.path().join("blind.c");
-    let library = folder.path().join("blind.so");
-    let text = "#include <pwd.h>\n#include <stdlib.h>\n\
-                int getpwnam_r(const char *n, struct passwd *p, char *b, size_t s, struct passwd **r)\n\
-                { *r = NULL; return atoi(getenv(\"ANSWER\")); }\n";
-    fs::write(&source, text).expect("written");
-    let mut cc = Command::new("cc");
-    let made = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(made.expect("cc starts").success());
-    library.to_string_lossy().into_owned()
-}
-
 #[test]
 fn unknown_user_fails() {
     for options in [&[][..], &["--known-account", REAL]] {
@@ -46,7 +32,7 @@ fn unknown_user_fails() {
 #[test]
 fn users_are_deferred_while_name_service_finds_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let library = failing_name_service(&folder);
+    let library = failing_name_service(folder.path());
     for code in [0, libc::ENOENT, libc::ESRCH, libc::EMFILE, libc::EIO] {
         let preparation = format!("export ANSWER={code} LD_PRELOAD={library}");
         for user in [REAL, UNKNOWN] {

@@ -225,3 +225,24 @@ fn hundred_kills_of_a_bulk_job_deliver_to_each_recipient() {
         twice.len()
     ));
 }
+
+/// The answer to an order comes when it is stored: a kill right after it forgets nothing.
+#[test]
+fn answered_order_survives_kill_right_after_it() {
+    let site = Site::new(COUNT);
+    let mut daemon = site.start();
+    let recipients: Vec<String> = (0..100).map(|n| format!("wait!{n}@h0.test")).collect();
+    let job = submitted(&site, &recipients, &["--packet-size", "2"]);
+    for share in [10, 20, 30, 40, 50] {
+        until("the job is known", || job_status(&site)["recipients"] == 100);
+        let output = mailq(&site, &["job", &job, "share", &share.to_string()]);
+        assert!(output.status.success(), "{output:?}");
+        daemon.kill();
+        site.kill_all();
+        daemon = site.start();
+        until("the order is in force", || job_status(&site)["share"] == share);
+    }
+    let refused = mailq(&site, &["job", "zzzzzz", "pause"]);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(text.contains("there is no such bulk job, or it is finished"), "{text}");
+}

@@ -402,6 +402,38 @@ fn postmaster_always_exists() {
 }
 
 #[test]
+fn message_waits_while_name_service_finds_no_user() {
+    let site = Site::new("local zm.example.test\nusers system\n");
+    let library = zsched_tests::failing_name_service(&site.path(""));
+    let number =
+        site.submit("one", "from <s@far.test>\nto <daemon>\nenv-end\nSubject: x\n\nbody\n");
+    for answer in ["0", "2", "5"] {
+        let mut router = site.router(&["--once"]);
+        router.env("LD_PRELOAD", &library).env("ANSWER", answer);
+        let output = router.output().expect("the router starts");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(75), "{log}");
+        assert!(log.contains("the user daemon cannot be looked up: "), "{log}");
+        assert_eq!(site.names("router"), ["one"]);
+    }
+    site.route();
+    assert_eq!(site.names("transport"), [number.to_string()]);
+}
+
+#[test]
+fn unknown_user_waits_while_known_account_is_missing() {
+    let site = Site::new("local zm.example.test\nknown-account root only-ldap-has-this\n");
+    site.submit("one", "from <s@far.test>\nto <no-such-account>\nenv-end\n\nbody\n");
+    let output = site.run(&["--once"]);
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = "the name service does not find the known account only-ldap-has-this";
+    assert!(log.contains(why), "{log}");
+    site.configure("local zm.example.test\nknown-account root\n");
+    site.route();
+    assert_eq!(site.names("router"), [""; 0], "the sender gets a report");
+}
+
+#[test]
 fn unreadable_list_defers_message() {
     let site = site("list: :include:DIRgone\n");
     let submission = "from <s@far.test>\nto <list>\nenv-end\nSubject: x\n\nbody\n";

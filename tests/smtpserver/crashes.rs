@@ -125,3 +125,25 @@ fn spool_that_cannot_be_written_gets_451() {
     // Landlock knows the folder by its inode, so a new one is none of those that may be written.
     assert!(["250", "451"].contains(&&*reply), "{reply}");
 }
+
+#[test]
+fn user_gets_451_while_name_service_finds_none() {
+    let site = Site::new("listen 127.0.0.1:0 smtp\n");
+    site.write("router.cf", "local here.test\nusers system\n");
+    let library = zsched_tests::failing_name_service(&site.path(""));
+    for answer in ["0", "2", "5"] {
+        let mut server = site.server(&[]);
+        server.env("LD_PRELOAD", &library).env("ANSWER", answer);
+        let daemon = site.start_command(server);
+        let mut client = Client::hello(daemon.ports[0]);
+        assert_eq!(client.say("MAIL FROM:<s@x.test>\r\n"), "250");
+        for user in ["daemon", "no-such-account-here"] {
+            assert_eq!(client.say(&format!("RCPT TO:<{user}@here.test>\r\n")), "451", "{user}");
+        }
+    }
+    let daemon = site.start();
+    let mut client = Client::hello(daemon.ports[0]);
+    assert_eq!(client.say("MAIL FROM:<s@x.test>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<daemon@here.test>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<no-such-account-here@here.test>\r\n"), "550");
+}

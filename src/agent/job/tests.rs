@@ -396,6 +396,26 @@ fn large_file_replaced_by_another_is_read_again() {
     .assert_eq(&answers);
 }
 
+#[test]
+fn failure_is_not_noted_in_file_of_another_message() {
+    let spool = spool(FILE);
+    let control = spool.path().join("transport/7");
+    let mut answers = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.run(&b"7\th\n"[..], &mut answers, |job| {
+        job.deliver_each(|_| {
+            let new = control.with_extension("new");
+            fs::write(&new, FILE).expect("write");
+            fs::rename(&new, &control).expect("rename");
+            Outcome::new(Verdict::Failed, "5.1.1", 550, "no")
+        })
+    });
+    assert_eq!(fs::read_to_string(&control).expect("read"), FILE);
+    let answers = String::from_utf8(answers).expect("text");
+    let deferred = "deferred cannot append to the control file: it was replaced (no)";
+    assert_eq!(answers.matches(deferred).count(), 3, "{answers}");
+}
+
 /// Runs an agent on the message of these tests.
 fn run(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) -> TestRun {
     TestJob::new(FILE).run(&Scope::channel("smtp"), work)

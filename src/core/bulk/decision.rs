@@ -1,5 +1,6 @@
 //! Events and actions of bulk jobs.
 
+use crate::operator::order::OrderTicket;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use zsched_spool::bulk::cut::{BulkDestination, RecipientCounts};
@@ -56,12 +57,15 @@ pub enum BulkEvent {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<RecipientCounts, ErrorKind>,
     },
-    /// An operator gives an order.
-    Ordered {
+    /// Answer to [`BulkAction::StoreOrders`].
+    OrdersStored {
         /// The job.
         job: JobId,
-        /// The order.
-        order: BulkOrder,
+        /// The order that waits for this, if any.
+        ticket: Option<OrderTicket>,
+        /// Success if the orders are on disk.
+        #[serde(with = "zsched_format::serde_error_kind::of_result")]
+        outcome: Result<(), ErrorKind>,
     },
 }
 
@@ -123,10 +127,12 @@ pub enum BulkAction {
     },
     /// Writes the result of a job. Answered by [`BulkEvent::Finished`].
     Finish(JobId),
-    /// Stores the orders about a job.
+    /// Stores the orders about a job. Answered by [`BulkEvent::OrdersStored`].
     StoreOrders {
         /// The job.
         job: JobId,
+        /// The order that waits for this, if any.
+        ticket: Option<OrderTicket>,
         /// The orders in force.
         orders: BulkOrders,
     },

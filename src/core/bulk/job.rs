@@ -17,6 +17,8 @@ pub(super) struct Job {
     pub not_before: Option<Timestamp>,
     pub deadline: Option<Timestamp>,
     pub orders: BulkOrders,
+    /// The last write of them has failed.
+    pub are_orders_unstored: bool,
     /// Recipients by their status; those of packets count when the packet is gone.
     pub counts: RecipientCounts,
     /// When it was found, and the number of its final recipients then: for the rate.
@@ -95,6 +97,7 @@ impl Job {
             not_before: time(parameters.not_before),
             deadline: time(parameters.deadline),
             orders,
+            are_orders_unstored: false,
             counts,
             opened: (now, counts.all - counts.pending),
             open: VecDeque::new(),

@@ -26,6 +26,7 @@ pub use decision::{BulkAction, BulkEvent, BulkOrder, OpenedJob};
 
 use crate::Scheduler;
 use crate::action::Action;
+use crate::operator::order::{Effect, OrderRefusal, OrderTicket};
 use crate::queue::{Destination, MessageId};
 use crate::timers::Timer;
 use job::{Job, OpenDestination, Rest};
@@ -84,7 +85,9 @@ impl Scheduler {
             BulkEvent::PacketGone(packet) => self.packet_gone(packet.message()),
             BulkEvent::RestDropped { job, outcome } => self.rest_dropped(job, outcome),
             BulkEvent::Finished { job, outcome } => self.job_finished(job, outcome),
-            BulkEvent::Ordered { job, order } => self.order_about_job(job, order),
+            BulkEvent::OrdersStored { job, ticket, outcome } => {
+                self.job_orders_stored(job, ticket, outcome);
+            }
         }
     }
 
@@ -181,8 +184,12 @@ impl Scheduler {
         }
     }
 
-    fn order_about_job(&mut self, id: JobId, order: BulkOrder) {
-        let Some(job) = self.bulk.change(id) else { return };
+    /// Carries out an order about a job. It is answered when it is stored.
+    pub(crate) fn order_about_job(&mut self, id: JobId, order: BulkOrder, by: &str) -> Effect {
+        let Some(job) = self.bulk.change(id) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        self.shell.log(Level::Info, format!("bulk job {id}: {order:?}, ordered by {by}"));
         match order {
             BulkOrder::Pause => job.orders.is_paused = true,
             BulkOrder::Resume => job.orders.is_paused = false,
@@ -190,9 +197,25 @@ impl Scheduler {
             BulkOrder::PacketSize(size) => job.orders.packet_size = Some(size.max(1)),
             BulkOrder::Share(share) => job.orders.share = Some(share.clamp(1, MAX_SHARE)),
         }
-        let orders = job.orders;
+        let (orders, ticket) = (job.orders, self.orders.add_part());
         job.fill_again();
-        self.shell.act(Action::Bulk(BulkAction::StoreOrders { job: id, orders }));
+        self.shell.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
+        Effect::default()
+    }
+
+    fn job_orders_stored(
+        &mut self,
+        id: JobId,
+        ticket: Option<OrderTicket>,
+        outcome: Result<(), ErrorKind>,
+    ) {
+        if let Some(ticket) = ticket {
+            self.orders.finish_order_part(&mut self.shell, ticket, outcome.err());
+        }
+        let retry = self.shell.now + self.settings.failed_write;
+        if let (Some(job), Err(_)) = (self.bulk.change(id), outcome) {
+            (job.are_orders_unstored, job.retry_at) = (true, Some(retry));
+        }
     }
 
     /// Records that an agent has ended a job of a message: if it is a packet, it is tried.
@@ -241,6 +264,10 @@ impl Scheduler {
             return self.shell.timers.add(retry_at, Timer::Bulk(id));
         }
         job.retry_at = None;
+        if std::mem::take(&mut job.are_orders_unstored) {
+            let (ticket, orders) = (None, job.orders);
+            self.shell.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
+        }
         if let Some(status) = self.end_of_job(id, job) {
             return self.drop_rest(id, job, status);
         }

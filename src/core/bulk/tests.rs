@@ -1,7 +1,7 @@
 //! Decisions about bulk jobs, without files.
 
 use super::*;
-use crate::{Event, Settings};
+use crate::{Event, Order, Settings};
 use zsched_config::Config;
 use zsched_spool::bulk::{BulkOrders, BulkParameters};
 
@@ -34,6 +34,21 @@ impl Bulk {
     fn handle(&mut self, event: BulkEvent) {
         self.core.handle(self.now, Event::Bulk(event));
         self.core.check_invariants();
+    }
+
+    fn order(&mut self, ticket: OrderTicket, order: BulkOrder) {
+        let (by, order) = ("test".to_string(), Order::Bulk { job: id(), order });
+        self.core.handle(self.now, Event::Ordered { ticket, by, order });
+        self.core.check_invariants();
+    }
+
+    /// The answer to an order, if there is one.
+    fn answer(&mut self) -> Option<Effect> {
+        let answer = |action| match action {
+            Action::OrderDone { effect, .. } => Some(effect),
+            _ => None,
+        };
+        std::iter::from_fn(|| self.core.poll()).find_map(answer)
     }
 
     /// Decisions about jobs since the last call.
@@ -79,6 +94,10 @@ fn make(destination: u32, at_most: u32) -> BulkAction {
     BulkAction::MakePacket { job: id(), destination, at_most }
 }
 
+fn store(ticket: OrderTicket, orders: BulkOrders) -> BulkAction {
+    BulkAction::StoreOrders { job: id(), ticket: Some(ticket), orders }
+}
+
 fn read() -> BulkAction {
     BulkAction::ReadDestinations { job: id(), at_most: DESTINATIONS_PER_READ }
 }
@@ -118,15 +137,14 @@ fn share_limits_packets_ahead() {
 fn paused_job_cuts_nothing_until_it_is_resumed() {
     let mut bulk = Bulk::new(|_| {});
     bulk.decided();
-    bulk.handle(BulkEvent::Ordered { job: id(), order: BulkOrder::Pause });
+    bulk.order(1, BulkOrder::Pause);
     bulk.destinations(&[(0, "x", 1000)], true);
-    let stored = |orders| BulkAction::StoreOrders { job: id(), orders };
     let paused = BulkOrders { is_paused: true, ..BulkOrders::default() };
-    assert_eq!(bulk.decided(), [stored(paused)]);
-    bulk.handle(BulkEvent::Ordered { job: id(), order: BulkOrder::Resume });
-    bulk.handle(BulkEvent::Ordered { job: id(), order: BulkOrder::PacketSize(7) });
+    assert_eq!(bulk.decided(), [store(1, paused)]);
+    bulk.order(2, BulkOrder::Resume);
+    bulk.order(3, BulkOrder::PacketSize(7));
     let resized = BulkOrders { packet_size: Some(7), ..BulkOrders::default() };
-    assert_eq!(bulk.decided(), [stored(BulkOrders::default()), make(0, 10), stored(resized)]);
+    assert_eq!(bulk.decided(), [store(2, BulkOrders::default()), make(0, 10), store(3, resized)]);
     bulk.made(0, 0, 10);
     assert_eq!(bulk.decided(), [make(0, 7)]);
 }
@@ -137,7 +155,7 @@ fn cancelled_job_ends_with_its_packets() {
     bulk.decided();
     bulk.destinations(&[(0, "x", 1000)], true);
     bulk.decided();
-    bulk.handle(BulkEvent::Ordered { job: id(), order: BulkOrder::Cancel });
+    bulk.order(1, BulkOrder::Cancel);
     assert_eq!(bulk.decided().len(), 1, "a packet is being made: only the order is stored");
     bulk.made(0, 0, 10);
     let dropped = BulkAction::DropRest { job: id(), status: Status::Cancelled };
@@ -183,4 +201,28 @@ fn job_waits_for_its_time_and_ends_at_its_deadline() {
     bulk.now = Timestamp::from_seconds(1_000_200);
     bulk.core.handle(bulk.now, Event::Tick);
     assert_eq!(bulk.decided(), [BulkAction::DropRest { job: id(), status: Status::TooLate }]);
+}
+
+#[test]
+fn order_is_answered_when_it_is_stored() {
+    let mut bulk = Bulk::new(|_| {});
+    bulk.order(1, BulkOrder::Pause);
+    assert_eq!(bulk.answer(), None);
+    let stored = |ticket, outcome| BulkEvent::OrdersStored { job: id(), ticket, outcome };
+    bulk.handle(stored(Some(1), Err(ErrorKind::StorageFull)));
+    let unstored = Effect { unstored: Some(ErrorKind::StorageFull), ..Effect::default() };
+    assert_eq!(bulk.answer(), Some(unstored));
+    bulk.now += Settings::default().failed_write;
+    bulk.core.handle(bulk.now, Event::Tick);
+    let orders = BulkOrders { is_paused: true, ..BulkOrders::default() };
+    let again = BulkAction::StoreOrders { job: id(), ticket: None, orders };
+    assert_eq!(bulk.decided(), [again], "it is stored later");
+    bulk.handle(stored(None, Ok(())));
+    bulk.order(2, BulkOrder::Resume);
+    bulk.handle(stored(Some(2), Ok(())));
+    assert_eq!(bulk.answer(), Some(Effect::default()));
+    let order = Order::Bulk { job: "000002".parse().expect("a job"), order: BulkOrder::Pause };
+    bulk.core.handle(bulk.now, Event::Ordered { ticket: 3, by: String::new(), order });
+    let unknown = Effect::refused(OrderRefusal::NotFound);
+    assert_eq!(bulk.answer(), Some(unknown));
 }

@@ -9,6 +9,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
+use crate::bulk::BulkOrder;
 use crate::dispatch::{AgentState, Dispatch};
 use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
+use zsched_spool::bulk::JobId;
 
 /// Names an order until it is answered.
 pub type OrderTicket = u64;
@@ -89,6 +91,13 @@ pub enum Order {
     ///
     /// It finishes its present job.
     RetireAgent(u32),
+    /// Change a bulk job.
+    Bulk {
+        /// The job.
+        job: JobId,
+        /// What to change.
+        order: BulkOrder,
+    },
     /// Log the results of recipients and messages, or not.
     LogFinishedMessages(bool),
 }
@@ -212,6 +221,7 @@ impl Scheduler {
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
             Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.shell, pid),
+            Order::Bulk { job, order } => self.order_about_job(job, order, &by.name),
             Order::LogFinishedMessages(log) => {
                 self.settings.log_finished_messages = log;
                 Effect::default()
@@ -304,7 +314,7 @@ impl PendingOrders {
     /// Adds a part to the present order, if there is one.
     ///
     /// Returns the order.
-    fn add_part(&mut self) -> Option<OrderTicket> {
+    pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
         let ticket = self.current?;
         let (_, left) = self.orders.get_mut(&ticket)?;
         *left += 1;

@@ -11,7 +11,6 @@ use mio::Interest;
 use std::fs;
 use std::io;
 use std::time::Instant;
-use zsched_core::bulk::BulkEvent;
 use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
 use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
@@ -135,7 +134,7 @@ impl Daemon {
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Lookup(lookup) => self.lookups.ask(client, lookup),
-                Demand::Admin { by, command } => self.run_admin_command(now, client, &by, &command),
+                Demand::Admin { by, command } => self.run_admin_command(client, &by, &command),
                 Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -144,24 +143,13 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(
-        &mut self,
-        now: Timestamp,
-        client: usize,
-        by: &str,
-        command: &AdminCommand,
-    ) {
+    fn run_admin_command(&mut self, client: usize, by: &str, command: &AdminCommand) {
         match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::CheckConfig => self.begin_config_check(client),
             AdminCommand::Load(number) => {
                 self.fetch(*number);
                 self.clients.wait_for_message(client, *number);
-            }
-            AdminCommand::Bulk(job, order) => {
-                log::info!("bulk job {job}: {order:?}, ordered by {by}");
-                self.core.handle(now, Event::Bulk(BulkEvent::Ordered { job: *job, order: *order }));
-                self.clients.take_answer(client, Answer::Admin(Ok(String::new())));
             }
             AdminCommand::Log(level) => {
                 self.set_log_level(by, *level);

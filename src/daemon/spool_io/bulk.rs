@@ -186,9 +186,12 @@ impl BulkWorker {
                 let outcome = log_error(job, "its result cannot be written", finished);
                 self.send(BulkEvent::Finished { job, outcome });
             }
-            BulkAction::StoreOrders { job, orders } => {
-                let stored = orders.write(self.spool(), job);
-                log_error(job, "the orders about it cannot be stored", stored).ok();
+            BulkAction::StoreOrders { job, ticket, orders } => {
+                // Those of a finished job are not needed.
+                let is_open = self.jobs.contains_key(&job);
+                let stored = if is_open { orders.write(self.spool(), job) } else { Ok(()) };
+                let outcome = log_error(job, "the orders about it cannot be stored", stored);
+                self.send(BulkEvent::OrdersStored { job, ticket, outcome });
             }
         }
     }

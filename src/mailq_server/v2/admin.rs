@@ -31,7 +31,7 @@ pub(super) fn retire(rest: &[u8]) -> ReplyResult {
 }
 
 /// `JOB id order`: changes a bulk job.
-pub(super) fn job(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
+pub(super) fn job(rest: &[u8]) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let word = words.expect("the name of a bulk job")?;
     let job: JobId =
@@ -46,10 +46,7 @@ pub(super) fn job(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
         _ => return Err(verb.error(format!("expected {JOB_ORDERS}"))),
     };
     words.end()?;
-    if context.scheduler.bulk_job(job).is_none() {
-        return Ok(Reply::refusal("there is no such bulk job, or it is finished"));
-    }
-    Ok(Reply::change(AdminTask::new([Step::Admin(AdminCommand::Bulk(job, order))])))
+    Ok(Reply::change(OperatorOrder::new(OrderKind::Job, Order::Bulk { job, order })))
 }
 
 /// The orders of `JOB`.

@@ -5,6 +5,9 @@ use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
 use zsched_mailq_protocol::schema::{LimitChange, OrderResult};
 
+/// The refusal of a request about a bulk job that is not known.
+pub(super) const NO_JOB: &str = "there is no such bulk job, or it is finished";
+
 /// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OrderKind {
@@ -22,6 +25,8 @@ pub(super) enum OrderKind {
     Unset,
     /// RETIRE.
     Retire,
+    /// JOB.
+    Job,
     /// All others; the core never refuses these.
     Other,
 }
@@ -71,6 +76,7 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
             "no matching limit now; mailq orders lists the limits that were set".to_string()
         }
         (OrderRefusal::NotFound, OrderKind::Retire) => "no matching agent now".to_string(),
+        (OrderRefusal::NotFound, OrderKind::Job) => NO_JOB.to_string(),
         (OrderRefusal::NotFound, _) => "no matching mail now".to_string(),
         (OrderRefusal::Already, _) => "already held".to_string(),
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {

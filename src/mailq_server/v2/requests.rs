@@ -119,7 +119,7 @@ static REQUESTS: &[Request] = &[
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
     row(&["UNSET"], Attributes::SET, limits::unset),
-    row(&["JOB"], Attributes::SET, |rest, context| admin::job(rest, context)),
+    row(&["JOB"], Attributes::SET, |rest, _| admin::job(rest)),
     row(&["RETIRE"], Attributes::AGENTS, |rest, _| admin::retire(rest)),
     row(&["RELOAD"], Attributes::RELOAD, |rest, _| admin::reload(rest)),
     row(&["LOG"], Attributes::LOG, |rest, _| admin::log(rest)),

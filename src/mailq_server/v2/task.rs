@@ -9,13 +9,11 @@ use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
 use std::rc::Rc;
-use zsched_core::bulk::BulkOrder;
 use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq_protocol::scram::Secret;
 use zsched_spool::SpoolName;
-use zsched_spool::bulk::JobId;
 
 /// What a session has access to while it continues.
 pub struct SessionContext<'s> {
@@ -190,8 +188,6 @@ pub enum AdminCommand {
     CheckConfig,
     /// Set this log level.
     Log(log::LevelFilter),
-    /// Change a bulk job.
-    Bulk(JobId, BulkOrder),
     /// Load the message of this number, which is not in memory.
     ///
     /// Done when the message is loaded, or when the wait for it is given up.

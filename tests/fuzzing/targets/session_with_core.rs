@@ -99,9 +99,7 @@ impl SessionWithCore {
                     AdminCommand::Reload | AdminCommand::CheckConfig => {
                         Err("line 1:\n.".to_string())
                     }
-                    AdminCommand::Log(_) | AdminCommand::Load(_) | AdminCommand::Bulk(..) => {
-                        Ok("a\remark".to_string())
-                    }
+                    AdminCommand::Log(_) | AdminCommand::Load(_) => Ok("a\remark".to_string()),
                 }))
             }
             Demand::Order { by, order } => {

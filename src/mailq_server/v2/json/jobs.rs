@@ -2,6 +2,7 @@
 
 use super::{line, seconds, text};
 use crate::v2::arguments::Arguments;
+use crate::v2::outcome::NO_JOB;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::bulk::view::{JobState, JobView};
 use zsched_format::time::Timestamp;
@@ -30,7 +31,7 @@ pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResu
     let id: JobId = word.text.parse().map_err(|error: JobIdError| word.error(error.to_string()))?;
     words.end()?;
     let Some(job) = context.scheduler.bulk_job(id) else {
-        return Ok(Reply::refusal("there is no such bulk job, or it is finished"));
+        return Ok(Reply::refusal(NO_JOB));
     };
     let mut out = Vec::new();
     line(&mut out, &BulkJobStatus { full: full(&job), ..status(&job, context.now) });

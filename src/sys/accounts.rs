@@ -1,4 +1,4 @@
-//! Looks up system accounts, with care about missing ones.
+//! System accounts, and whether one that is not found is really missing.
 //!
 //! `getpwnam_r` reports a missing account also when a source of the name service could not be read
 //! (no descriptors, no memory, a disk error, a missing module) and another one, such as `systemd`,
@@ -9,10 +9,10 @@
 //! 2. known accounts are found, and
 //! 3. the user is not found after that either.
 
+use super::users::{Account, find_account};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use zsched_sys::{self as sys, Account};
 
 /// Names that `nss-systemd` has without reading anything.
 const SYNTHESIZED: [&str; 2] = ["root", "nobody"];
@@ -33,7 +33,7 @@ impl Accounts {
     /// Uses the accounts of the name service. `known` are accounts that the operator declares to
     /// exist.
     pub fn new(known: Vec<String>) -> Accounts {
-        Accounts { look_up: sys::find_account, passwd: PathBuf::from("/etc/passwd"), known }
+        Accounts { look_up: find_account, passwd: PathBuf::from("/etc/passwd"), known }
     }
 
     /// Finds the account of the first of `names` that exists.
