@@ -1,4 +1,6 @@
-//! The cost of `enqueue`: one message, and 500 at once beside 500 plain writes of files.
+//! The cost of `enqueue`: its start, and 500 messages at once.
+//!
+//! Beside it: 500 plain writes of files at once, and 500 processes that do nothing.
 //!
 //! `cargo bench --bench enqueue [-- FOLDER]`: the spool is made in this folder, and removed.
 
@@ -50,18 +52,25 @@ fn main() -> io::Result<()> {
             (0..MESSAGES).map(|number| scope.spawn(move || write(plain, number))).collect();
         writers.into_iter().try_for_each(|writer| writer.join().expect("it ends"))
     })?;
-    println!(
-        "{MESSAGES} files at once, written, synced, renamed: {:.2} s",
-        began.elapsed().as_secs_f64()
-    );
+    let files = began.elapsed().as_secs_f64();
+    println!("{MESSAGES} files at once, written, synced, renamed: {files:.2} s");
+    let processes = time_at_once(|| Command::new("true").spawn())?;
+    println!("{MESSAGES} processes of true(1) at once: {processes:.2} s");
+    let messages = time_at_once(enqueue)?;
+    let ratio = messages / (files + processes);
+    println!("{MESSAGES} messages at once: {messages:.2} s, {ratio:.2} times files and processes");
+    assert_eq!(fs::read_dir(folder.join("drop"))?.count(), MESSAGES);
+    fs::remove_dir_all(folder)
+}
+
+/// Starts processes at once, and returns the seconds until all have ended.
+fn time_at_once(start: impl Fn() -> io::Result<Child>) -> io::Result<f64> {
     let began = Instant::now();
-    let running: Vec<Child> = (0..MESSAGES).map(|_| enqueue()).collect::<io::Result<_>>()?;
+    let running: Vec<Child> = (0..MESSAGES).map(|_| start()).collect::<io::Result<_>>()?;
     for mut child in running {
         assert!(child.wait()?.success());
     }
-    println!("{MESSAGES} messages at once: {:.2} s", began.elapsed().as_secs_f64());
-    assert_eq!(fs::read_dir(folder.join("drop"))?.count(), MESSAGES);
-    fs::remove_dir_all(folder)
+    Ok(began.elapsed().as_secs_f64())
 }
 
 fn write(folder: &Path, number: usize) -> io::Result<()> {
