@@ -72,9 +72,14 @@ fn classic_forms_ask_the_scheduler_of_the_spool() {
     site.mailq("").failed(69, "the scheduler is not running");
 }
 
-/// The text with a mark for each time, which may differ by a second.
+/// The text without times, as they may differ by a second (`3d` and `2d23h`).
 fn without_times(text: &str) -> String {
-    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+    let mut in_time = false;
+    let is_kept = |c: &char| {
+        in_time = c.is_ascii_digit() || in_time && "dhms".contains(*c);
+        !in_time
+    };
+    text.chars().filter(is_kept).collect()
 }
 
 /// Puts a message into the spool for recipients `channel host user`. Returns its name.
