@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use zsched_config::{MailqSocket, Zenv};
-use zsched_spool::{DEFAULT_POSTOFFICE, Spool};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
 use zsched_sys::open_regular;
 
 /// Maximum length of the file that says where MAILQ is served, in bytes.
@@ -34,6 +34,11 @@ impl Installation {
     /// The spool: `POSTOFFICE`.
     pub(crate) fn spool(&self) -> &Spool {
         &self.spool
+    }
+
+    /// Nesting of the folders of the spool: `SCHEDULERDIRHASH`.
+    pub(crate) fn level(&self) -> HashLevel {
+        HashLevel::of_settings(self.zenv.get("SCHEDULERDIRHASH"), 0)
     }
 
     /// Default host of the scheduler: `MAILSERVER`.

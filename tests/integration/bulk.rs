@@ -246,3 +246,97 @@ fn answered_order_survives_kill_right_after_it() {
     let text = String::from_utf8_lossy(&refused.stderr);
     assert!(text.contains("there is no such bulk job, or it is finished"), "{text}");
 }
+
+/// A control file has the form that ZMailer's programs read.
+///
+/// Lines with other letters than those of its manual are skipped by them.
+fn assert_is_ordinary(site: &Site, name: &str) {
+    let path = site.path("postoffice/transport").join(name);
+    let bytes = fs::read(&path).expect("a control file");
+    let text = String::from_utf8(bytes.clone()).expect("text");
+    let base = path.file_name().and_then(|name| name.to_str()).expect("a name");
+    assert!(base.starts_with(|first: char| first.is_ascii_digit()), "{base}");
+    assert!(base.parse::<i64>().is_ok() && name.len() < 64, "{name}");
+    assert!(text.starts_with("@ 0x00000007\n"), "{text}");
+    assert!(text.contains(&format!("\ni {base}\n")) && text.contains("\nl "), "{text}");
+    let message = fs::read_to_string(site.path("postoffice/queue").join(name)).expect("a message");
+    let offset = text.lines().find_map(|line| line.strip_prefix("o ")).expect("a line o");
+    assert_eq!(&message[offset.parse().expect("a number")..], "This is the body.\n");
+    let (lines, block) = text.split_once("\nm\n").expect("headers");
+    assert!(block.starts_with("Subject: news\n") && block.ends_with("\n\n"), "{block:?}");
+    let order: String = lines.lines().map(|line| &line[..1]).collect();
+    assert!(order.trim_start_matches(['@', 'i', 'o', 'l', 'J', 'p']).starts_with("sr"), "{order}");
+    for line in lines.lines().filter(|line| line.starts_with('r')) {
+        assert_eq!(&line[..12], "r           ", "tag and columns are blank: {line}");
+        assert_eq!(line[12..].split(' ').count(), 4, "{line}");
+    }
+    let parsed = zsched_format::control_file::parse(bytes).expect("well-formed");
+    assert_eq!(parsed.recipients.len(), order.matches('r').count());
+}
+
+/// The job is under way, and the export is killed again and again before it comes to its end.
+#[test]
+fn export_despite_kills_hands_each_recipient_over_once() {
+    const MAX_KILLS: u32 = 500;
+    let mut random = generator("kills of an export");
+    let site = Site::new(COUNT);
+    let recipients = addresses(1500, 400);
+    let job = submitted(&site, &recipients, &["--packet-size", "2"]);
+    let daemon = site.start();
+    let refused = mailq(&site, &["job", &job, "--export"]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("end it before the export"), "{text}");
+    until("some are delivered", || site.events().deliveries().len() > 30);
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+    until("agents have ended", || processes::working_in(&site.path("")).is_empty());
+    let mut kills = 0;
+    loop {
+        let mut command = Command::new(program("mailq"));
+        command.arg("-Z").arg(site.path("zmailer.conf")).args(["job", "all", "--export"]);
+        let mut export = command.spawn().expect("it runs");
+        if kills == MAX_KILLS {
+            assert!(export.wait().expect("it ends").success());
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(random.u64(1..60)));
+        if let Some(status) = export.try_wait().expect("its status") {
+            assert!(status.success(), "{status}");
+            break;
+        }
+        export.kill().expect("killed");
+        export.wait().expect("it has ended");
+        kills += 1;
+    }
+    assert!(kills > 0, "it was killed");
+    let outcomes = outcomes(&site, &job);
+    assert_eq!(outcomes.len(), recipients.len());
+    let exported = outcomes.values().filter(|it| *it == "exported").count();
+    let delivered = site.events().deliveries().len();
+    assert!(exported > 0 && exported + delivered == recipients.len(), "{exported} {delivered}");
+    // A control file in which an agent has worked has other tags.
+    let files = site.files("transport");
+    let is_untouched = |name: &&String| {
+        let text = site.read(&format!("postoffice/transport/{name}"));
+        !text.contains("\nr+") && !text.contains("\nr-") && !text.contains("\nd ")
+    };
+    files.iter().filter(is_untouched).for_each(|name| assert_is_ordinary(&site, name));
+    // Another scheduler delivers them; so does ours.
+    let _daemon = site.start();
+    site.until_empty();
+    site.events().assert_once_each(recipients);
+    say(&format!("{kills} kills, {exported} recipients exported in {} files", files.len()));
+}
+
+#[test]
+fn sender_gets_report_about_exported_recipient() {
+    let site = Site::new(COUNT);
+    let recipients = ["error!1@h0.test", "u1@h0.test"].map(str::to_string);
+    let job = submitted(&site, &recipients, &[]);
+    let exported = mailq(&site, &["job", &job, "--export"]);
+    assert!(exported.status.success(), "{exported:?}");
+    assert!(outcomes(&site, &job).values().all(|outcome| outcome == "exported"));
+    let _daemon = site.start();
+    let report = site.until_submission();
+    assert!(report.contains("error!1@h0.test"), "{report}");
+    site.until_empty();
+}

@@ -11,7 +11,7 @@ use crate::reports::{ReportComposer, ReportPolicy};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use zsched_core::SenderReportTicket;
-use zsched_spool::bulk::PacketNumber;
+use zsched_spool::bulk::{self, PacketNumber};
 use zsched_spool::report::{self, OwedReports, SendResult, UnreportedRest};
 use zsched_spool::submit::notify;
 use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
@@ -50,7 +50,8 @@ impl Reporter {
             for_each_in_parallel(&batch, |request| {
                 let ReportRequest { ticket, name, is_finished, policy } = request;
                 // The result of a bulk job takes the place of reports to senders.
-                if PacketNumber::of_message(name.number()).is_some() {
+                let packet = PacketNumber::of_message(name.number());
+                if packet.is_some_and(|packet| !self.is_exported(packet)) {
                     let none_left = Ok(UnreportedRest::default());
                     self.completions.send(vec![Completion::Reported(*ticket, none_left)]);
                     return;
@@ -66,6 +67,11 @@ impl Reporter {
                 self.completions.send(vec![Completion::Reported(*ticket, left)]);
             });
         }
+    }
+
+    /// Returns true if the job of a packet is over: the packet is an ordinary message.
+    fn is_exported(&self, packet: PacketNumber) -> bool {
+        matches!(bulk::is_open(&self.spool, packet.job), Ok(false))
     }
 
     /// Puts messages back that former versions have kept in `postman/`: the next scan finds them.

@@ -6,13 +6,15 @@ use super::commands::JobOrder;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, now, one_line};
+use crate::installation::Installation;
 use crate::screen::Screen;
 use crate::table::{Column, print_table};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use zsched_mailq_protocol::schema::BulkJobStatus;
 use zsched_spool::Spool;
-use zsched_spool::bulk::{JobId, PacketNumber, result};
+use zsched_spool::bulk::export::{Export, ExportError};
+use zsched_spool::bulk::{self, JobId, PacketNumber, result};
 use zsched_sys as sys;
 
 /// Maximum number of full destinations that are shown.
@@ -34,6 +36,41 @@ pub(super) fn order(order: &JobOrder) -> (String, String) {
         }
     };
     (words.to_string(), done.to_string())
+}
+
+/// The argument that stands for all jobs.
+const ALL_JOBS: &str = "all";
+
+fn job_id(text: &str) -> Result<JobId, Failure> {
+    text.parse().map_err(|error| Failure::Usage(format!("{}: {error}", one_line(text))))
+}
+
+/// Turns what is left of a job into ordinary messages, for another scheduler.
+pub(super) fn export(
+    installation: &Installation,
+    id: &str,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    let spool = installation.spool();
+    let jobs = match id {
+        ALL_JOBS => bulk::list(spool)?,
+        _ => vec![job_id(id)?],
+    };
+    let failed = |error: ExportError| match error {
+        ExportError::Spool(error) => Failure::from(error),
+        ExportError::NoJob(_) => Failure::NotFound(error.to_string()),
+        refused => Failure::Refused(refused.to_string()),
+    };
+    let export = Export::begin(spool, installation.level()).map_err(failed)?;
+    for job in jobs {
+        export.export(job).map_err(failed)?;
+        writeln!(
+            screen,
+            "Job {job} is exported. Its result is {}",
+            spool.bulk_result(job).display()
+        )?;
+    }
+    Ok(())
 }
 
 /// Prints a table of jobs.
@@ -68,8 +105,7 @@ pub(super) fn show(
     id: &str,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let job: JobId =
-        id.parse().map_err(|error| Failure::Usage(format!("{}: {error}", one_line(id))))?;
+    let job = job_id(id)?;
     let request = Request::new(format!("SHOW JSON JOBS {}", quoted(id)), "TT");
     let found = client::fetch_all::<BulkJobStatus>(session, request);
     match found.as_deref() {

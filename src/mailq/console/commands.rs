@@ -144,6 +144,12 @@ pub enum MailqCommand {
     Job {
         /// The name of the job
         id: String,
+        /// Make ordinary messages of what is left, for another scheduler, and end the job
+        ///
+        /// The scheduler must have ended. ID may be all, for all jobs. If it is killed, repeat it
+        /// before a scheduler starts. See bulk-job(5).
+        #[arg(long)]
+        export: bool,
         /// What to change.
         #[command(subcommand)]
         order: Option<JobOrder>,

@@ -121,11 +121,15 @@ fn execute_command(
                 other => other,
             })
         }
-        MailqCommand::Job { id, order: Some(order) } => {
+        MailqCommand::Job { export: true, order: Some(_), .. } => {
+            Err(Failure::Usage("--export goes without another order".to_string()))
+        }
+        MailqCommand::Job { id, export: true, .. } => bulk::export(&installation()?, id, screen),
+        MailqCommand::Job { id, order: Some(order), .. } => {
             let (words, result) = bulk::order(order);
             send(Request::new(format!("JOB {} {words}", quoted(id)), "SET"), &result, screen)
         }
-        MailqCommand::Job { id, order: None } => {
+        MailqCommand::Job { id, order: None, .. } => {
             bulk::show(&mut session()?, installation()?.spool(), id, screen)
         }
         MailqCommand::Log { level } => {

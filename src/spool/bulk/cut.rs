@@ -32,7 +32,7 @@ pub struct RecipientCounts {
     pub aside: u32,
     /// Recipients that ended without an outcome of an agent.
     ///
-    /// They were deleted or rerouted, the job was cancelled, or its deadline has passed.
+    /// They were deleted, rerouted or exported, the job was cancelled, or its deadline has passed.
     pub dropped: u32,
 }
 
@@ -45,9 +45,11 @@ impl RecipientCounts {
             Status::Delivered => &mut self.delivered,
             Status::Failed => &mut self.failed,
             Status::Aside => &mut self.aside,
-            Status::Deleted | Status::Rerouted | Status::Cancelled | Status::TooLate => {
-                &mut self.dropped
-            }
+            Status::Deleted
+            | Status::Rerouted
+            | Status::Cancelled
+            | Status::TooLate
+            | Status::Exported => &mut self.dropped,
         } += 1;
     }
 }

@@ -24,6 +24,7 @@
 
 pub mod cut;
 pub mod draft;
+pub mod export;
 mod id;
 mod merge;
 pub mod packet;
@@ -90,4 +91,11 @@ pub fn list(spool: &Spool) -> io::Result<Vec<JobId>> {
 /// Returns true if a job has a result, so that nothing is left to do.
 pub fn is_finished(spool: &Spool, job: JobId) -> io::Result<bool> {
     super::folder::exists(&spool.bulk_result(job))
+}
+
+/// Returns true while a job is not over.
+///
+/// Its result takes the place of reports then.
+pub fn is_open(spool: &Spool, job: JobId) -> io::Result<bool> {
+    super::folder::exists(&spool.bulk_job(job).join(RECIPIENTS))
 }

@@ -32,11 +32,13 @@ pub enum Status {
     Cancelled,
     /// It was never sent, since the deadline of the job has passed.
     TooLate,
+    /// It was handed to another scheduler, in an ordinary message.
+    Exported,
 }
 
 impl Status {
     /// All values, with their bytes and names.
-    const ALL: [(Status, u8, &'static str); 8] = [
+    const ALL: [(Status, u8, &'static str); 9] = [
         (Status::Pending, b' ', "pending"),
         (Status::Delivered, b'+', "delivered"),
         (Status::Failed, b'-', "failed"),
@@ -45,6 +47,7 @@ impl Status {
         (Status::Rerouted, b'r', "rerouted"),
         (Status::Cancelled, b'c', "cancelled"),
         (Status::TooLate, b'x', "too-late"),
+        (Status::Exported, b'e', "exported"),
     ];
 
     /// The status of a word of the result file.

@@ -1,7 +1,8 @@
 //! A job from its submission to its result, on disk.
 
-use super::cut::OpenJob;
+use super::cut::{MadePacket, OpenJob};
 use super::draft::{JobDraft, SubmittedJob, find};
+use super::export::{Export, ExportError};
 use super::packet::existing;
 use super::recipient::Status;
 use super::status::StatusWriter;
@@ -283,4 +284,63 @@ fn finished_job_is_removed_when_its_time_is_over() {
     assert_eq!(draft::remove_old(place.spool(), now + 50).expect("looked"), 0);
     assert_eq!(draft::remove_old(place.spool(), now + 1000).expect("looked"), 1);
     assert_eq!(fs::read_dir(place.spool().bulk()).expect("listed").count(), 0);
+}
+
+/// The export of a job whose packets are in part cut, tried, and final.
+#[test]
+fn exported_job_leaves_ordinary_messages_for_all_without_outcome() {
+    let place = TestSpool::new();
+    let all: Vec<String> = (0..20).map(|n| format!("u{n:02}@h{}", n % 3)).collect();
+    let lines: Vec<&str> = all.iter().map(String::as_str).collect();
+    let id = place.submit("k", &lines).id;
+    let mut job = place.open(id);
+    job.next_destinations(9).expect("read");
+    let made: Vec<MadePacket> = (0..3)
+        .map(|_| job.make_packet(&place.submitter, 0, 2).expect("made").expect("a packet"))
+        .collect();
+    place.deliver(&made[0].name, Tag::Done);
+    place.end(&made[0].name);
+    place.deliver(&made[1].name, Tag::Failed);
+    let export = Export::begin(place.spool(), HashLevel::Once).expect("no scheduler");
+    assert!(matches!(
+        Export::begin(place.spool(), HashLevel::Once),
+        Err(ExportError::SchedulerRuns(_))
+    ));
+    let counts = export.export(id).expect("exported");
+    assert_eq!((counts.all, counts.pending, counts.delivered), (20, 0, 2));
+    assert_eq!((counts.failed, counts.dropped), (2, 16));
+    assert_eq!(export.export(id).expect("again"), counts);
+    assert!(!is_open(place.spool(), id).expect("read"));
+    let mut users = Vec::new();
+    for packet in existing(place.spool()).expect("listed") {
+        let name = packet.number.name(HashLevel::Once);
+        assert_eq!(fs::read(place.spool().message_file(&name)).expect("a message"), MESSAGE_TEXT);
+        if name != made[1].name {
+            users.extend(place.users(&name));
+        }
+    }
+    users.sort();
+    let text = fs::read_to_string(place.spool().bulk_result(id)).expect("a result");
+    let exported = text.lines().filter_map(|line| line.strip_prefix("exported\t"));
+    let mut exported: Vec<String> = exported.map(|line| line.trim().to_string()).collect();
+    exported.sort();
+    assert_eq!((users.len(), &users), (16, &exported));
+    assert!(matches!(export.export(JobId::of_key("other", 0)), Err(ExportError::NoJob(_))));
+}
+
+#[test]
+fn export_respects_time_deadline_and_cancellation() {
+    let place = TestSpool::new();
+    let export = Export::begin(place.spool(), HashLevel::Once).expect("no scheduler");
+    let later = place.submit_with("1", &["a@x"], b"", |job| job.not_before = Some(1 << 32)).id;
+    assert!(matches!(export.export(later), Err(ExportError::TooEarly(..))));
+    let order = BulkOrders { is_cancelled: true, ..BulkOrders::default() };
+    order.write(place.spool(), later).expect("written");
+    let over = place.submit_with("2", &["a@x"], b"", |job| job.deadline = Some(1)).id;
+    for (job, word) in [(later, "cancelled"), (over, "too-late")] {
+        assert_eq!(export.export(job).expect("exported").dropped, 1);
+        let text = fs::read_to_string(place.spool().bulk_result(job)).expect("a result");
+        assert_eq!(text, format!("{word}\ta@x\t\n"));
+    }
+    assert_eq!(existing(place.spool()).expect("listed"), []);
 }
