@@ -399,11 +399,7 @@ impl Server {
             is_local: ip.is_loopback(),
         };
         let session = Session::new(settings.clone(), about, None);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        let limits = &config.limits;
+        let limits = &self.loaded.config.limits;
         let delay = limits.greeting_delay;
         let deadline =
             Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
@@ -411,9 +407,13 @@ impl Server {
         if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
             connection.begin_tls(tls.clone())?;
         }
-        let token = Token(FIRST_LISTENER + self.ports.len() + index);
+        let index = self.free.last().copied().unwrap_or(self.connections.len());
+        let token = Token(self.first_connection() + index);
         let interests = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut connection.stream, token, interests)?;
+        if self.free.pop().is_none() {
+            self.connections.push(None);
+        }
         if !may_relay {
             connection.is_counted = true;
             *self.per_client.entry(client).or_default() += 1;
@@ -425,7 +425,7 @@ impl Server {
         Ok(())
     }
 
-    fn refusal(&self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
+    fn refusal(&mut self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
         let config = &self.loaded.config;
         if let Some((_, text)) =
             config.refused_clients.iter().find(|(network, _)| network.contains(ip))
@@ -433,11 +433,17 @@ impl Server {
             return Some(Reply::new(554, "5.7.1", text));
         }
         let of_client = self.per_client.get(&client).copied().unwrap_or(0);
-        let is_many = !may_relay && of_client >= config.limits.max_connections_per_client;
-        if self.open >= self.max_open || is_many {
-            return Some(Reply::new(421, "4.3.2", "Too many connections, try again later"));
+        let limit = config.limits.max_connections_per_client;
+        if !may_relay && of_client >= limit {
+            self.usage.refuse_client(client, limit, Instant::now());
+            return Some(Reply::new(
+                421,
+                "4.7.0",
+                "Too many connections from here, try again later",
+            ));
         }
-        None
+        let is_full = self.open >= self.max_open;
+        is_full.then(|| Reply::new(421, "4.3.2", "Too many connections, try again later"))
     }
 
     fn wake(&mut self, index: usize, is_readable: bool) {
