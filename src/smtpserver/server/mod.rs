@@ -499,7 +499,7 @@ impl Server {
             self.greet(index);
             self.carry_out(index)?;
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            self.monitor.collect(&mut connection.session);
+            collect(connection, &mut self.monitor, &mut self.usage);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
@@ -587,7 +587,7 @@ impl Server {
 
     fn check_login(&mut self, ticket: Ticket, credentials: Credentials) {
         let Some(connection) = &self.connections[ticket.connection] else { return };
-        let is_refused = self.usage.has_many_failed_logins(connection.client, Instant::now());
+        let is_refused = self.usage.refuses_login(connection.client, Instant::now());
         let client = connection.session.client();
         let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
         let loaded = self.loaded.clone();
@@ -669,12 +669,6 @@ impl Server {
     /// Puts off the deadline of a connection that has moved on.
     fn set_deadline(&mut self, index: usize) {
         let Some(connection) = &mut self.connections[index] else { return };
-        let failed = connection.session.failed_logins();
-        for _ in connection.failed_logins..failed {
-            self.usage.count_failed_login(connection.client, Instant::now());
-            self.monitor.fail_login();
-        }
-        connection.failed_logins = failed;
         let soon = Instant::now() + LINGER;
         if connection.is_shut && connection.deadline > soon {
             self.deadlines.remove(&(connection.deadline, index));
@@ -732,7 +726,7 @@ impl Server {
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        self.monitor.collect(&mut connection.session);
+        collect(&mut connection, &mut self.monitor, &mut self.usage);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
         if connection.is_counted
@@ -749,6 +743,19 @@ impl Server {
         self.open -= 1;
         self.free.push(index);
     }
+}
+
+/// Takes what a session has to be recorded, and counts its failed logins.
+///
+/// Both must be done for each connection that ends: a client may close it before the reply.
+fn collect(connection: &mut Connection, monitor: &mut Monitor, usage: &mut Usage) {
+    monitor.collect(&mut connection.session);
+    let failed = connection.session.failed_logins();
+    for _ in connection.failed_logins..failed {
+        usage.count_failed_login(connection.client, Instant::now());
+        monitor.fail_login();
+    }
+    connection.failed_logins = failed;
 }
 
 /// Reads over what the peer still sends, so that it gets the last reply.

@@ -121,9 +121,13 @@ impl Usage {
         }
     }
 
-    /// Returns true if a client may not log in now.
-    pub(super) fn has_many_failed_logins(&self, client: Network, now: Instant) -> bool {
-        self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, now)
+    /// Returns true if a client may not log in now. That counts as a failed login.
+    pub(super) fn refuses_login(&mut self, client: Network, now: Instant) -> bool {
+        let is_refused = self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, now);
+        if is_refused {
+            self.count_failed_login(client, now);
+        }
+        is_refused
     }
 
     /// The alarms that are in force, for people; empty if there are none.
