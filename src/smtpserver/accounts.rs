@@ -5,8 +5,9 @@
 //! alice:SCRAM-SHA-256$65536:…$…:…
 //! ```
 //!
-//! `mailq passwd` makes such lines. What they have after the hash is for MAILQ. Messages about errors show nothing of a line but its position,
-//! because a malformed line may contain a password anywhere.
+//! `mailq passwd` makes such lines. What they have after the hash is for MAILQ. Messages about
+//! errors show nothing of a line but its position, because a malformed line may contain a password
+//! anywhere.
 
 use super::session::{Credentials, LoginAnswer, PasswordRecord};
 use std::collections::HashMap;

@@ -12,14 +12,15 @@
 //! which delays the answer to a wrong password.
 
 use super::session::{LoginAnswer, Reply};
+use super::timed_stream::TimedStream;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The version of the protocol, of which the minor number may differ.
 const MAJOR_VERSION: &str = "1";
@@ -58,7 +59,8 @@ impl DovecotSocket {
         password: &str,
         peer: Option<SocketAddr>,
     ) -> LoginAnswer {
-        let decision = connect(&self.path)
+        let decision = UnixStream::connect(&self.path)
+            .and_then(|stream| TimedStream::new(stream, MAX_TIME))
             .and_then(|stream| Exchange::new(stream).decide(user, password, peer));
         match decision {
             Ok(Decision::Accepted(name)) => LoginAnswer::Accepted(name),
@@ -74,39 +76,6 @@ impl DovecotSocket {
 
 fn unavailable() -> LoginAnswer {
     LoginAnswer::Refused(Reply::new(454, "4.7.0", "Logins cannot be checked now, try again later"))
-}
-
-fn connect(path: &Path) -> io::Result<TimedStream> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_write_timeout(Some(MAX_TIME))?;
-    Ok(TimedStream { stream, end: Instant::now() + MAX_TIME })
-}
-
-/// A stream whose reads end at a time, however slowly bytes come.
-struct TimedStream {
-    stream: UnixStream,
-    end: Instant,
-}
-
-impl Read for TimedStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(buffer)
-    }
-}
-
-impl Write for TimedStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
 }
 
 /// A connection to Dovecot, for one login.

@@ -24,6 +24,7 @@ mod dovecot;
 mod network;
 mod policy;
 mod rates;
+mod timed_stream;
 mod verdict;
 
 // Where messages go.

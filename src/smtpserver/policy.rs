@@ -4,13 +4,14 @@
 //! A request is lines `name=value` and an empty line; the reply is `action=…` and an empty line.
 
 use super::session::{RecipientQuestion, Reply};
+use super::timed_stream::TimedStream;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Maximum time of one step of a request, as `smtpd_policy_service_timeout` (which is 100 s).
+/// Maximum time to connect, and then to answer (`smtpd_policy_service_timeout`, which is 100 s).
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum length of a reply, in bytes.
 const MAX_REPLY_LEN: u64 = 8192;
@@ -57,18 +58,13 @@ impl PolicyAddress {
     fn talk(&self, request: &str) -> io::Result<String> {
         match self {
             PolicyAddress::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                stream.set_write_timeout(Some(TIMEOUT))?;
-                exchange(stream, request)
+                exchange(TimedStream::new(UnixStream::connect(path)?, TIMEOUT)?, request)
             }
             PolicyAddress::Tcp(address) => {
                 let address = address.to_socket_addrs()?.next();
                 let address = address.ok_or_else(|| io::Error::other("unknown host"))?;
                 let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-                stream.set_read_timeout(Some(TIMEOUT))?;
-                stream.set_write_timeout(Some(TIMEOUT))?;
-                exchange(stream, request)
+                exchange(TimedStream::new(stream, TIMEOUT)?, request)
             }
         }
     }

@@ -38,7 +38,7 @@ enum Fate {
 }
 
 /// A server, which is killed in the end.
-struct Server(Child);
+pub struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -97,7 +97,7 @@ impl Programs<'_> {
 }
 
 /// Starts a server on a free port, and waits until it listens.
-fn start_server(site: &Site) -> (Server, SocketAddr) {
+pub fn start_server(site: &Site) -> (Server, SocketAddr) {
     let path = site.path("smtpserver-log");
     drop(std::fs::remove_file(&path));
     let mut command = Command::new(program("smtpserver"));
@@ -122,12 +122,12 @@ fn start_server(site: &Site) -> (Server, SocketAddr) {
 }
 
 /// A client, up to the loss of its connection.
-struct Client {
+pub struct Client {
     reader: BufReader<TcpStream>,
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> Option<Client> {
+    pub fn connect(address: SocketAddr) -> Option<Client> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(CLIENT_TIMEOUT)).ok()?;
         let mut client = Client { reader: BufReader::new(stream) };
@@ -135,7 +135,7 @@ impl Client {
         (client.say("EHLO c")? == "250").then_some(client)
     }
 
-    fn say(&mut self, line: &str) -> Option<String> {
+    pub fn say(&mut self, line: &str) -> Option<String> {
         self.reader.get_mut().write_all(format!("{line}\r\n").as_bytes()).ok()?;
         self.code()
     }

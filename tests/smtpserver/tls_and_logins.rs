@@ -336,6 +336,25 @@ client('alice', 'pencil')
     assert!(text.contains("with ESMTPSA tls TLS_AES_256_GCM_SHA384\nauthinfo alice\n"), "{text}");
 }
 
+/// Passwords cannot be guessed on connections that end at once, either.
+#[test]
+fn failed_logins_of_closed_connections_count() {
+    let site = site("");
+    let daemon = site.start();
+    let wrong = "AUTH PLAIN AGFsaWNlAHdyb25n\r\n";
+    let guess = || {
+        let mut client = Client::hello(daemon.ports[0]);
+        client.send(wrong);
+        client.shut();
+        client.code()
+    };
+    for number in 0..30 {
+        assert_eq!(guess(), "535", "guess {number}");
+    }
+    assert_eq!(guess(), "454");
+    site.until_logged("error: alarm: 30 failed logins in an hour from 127.0.0.1");
+}
+
 /// SCRAM by the client's side that `mailq` has.
 #[test]
 fn scram_login_needs_no_tls() {

@@ -399,11 +399,7 @@ impl Server {
             is_local: ip.is_loopback(),
         };
         let session = Session::new(settings.clone(), about, None);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        let limits = &config.limits;
+        let limits = &self.loaded.config.limits;
         let delay = limits.greeting_delay;
         let deadline =
             Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
@@ -411,9 +407,13 @@ impl Server {
         if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
             connection.begin_tls(tls.clone())?;
         }
-        let token = Token(FIRST_LISTENER + self.ports.len() + index);
+        let index = self.free.last().copied().unwrap_or(self.connections.len());
+        let token = Token(self.first_connection() + index);
         let interests = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut connection.stream, token, interests)?;
+        if self.free.pop().is_none() {
+            self.connections.push(None);
+        }
         if !may_relay {
             connection.is_counted = true;
             *self.per_client.entry(client).or_default() += 1;
@@ -425,7 +425,7 @@ impl Server {
         Ok(())
     }
 
-    fn refusal(&self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
+    fn refusal(&mut self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
         let config = &self.loaded.config;
         if let Some((_, text)) =
             config.refused_clients.iter().find(|(network, _)| network.contains(ip))
@@ -433,11 +433,17 @@ impl Server {
             return Some(Reply::new(554, "5.7.1", text));
         }
         let of_client = self.per_client.get(&client).copied().unwrap_or(0);
-        let is_many = !may_relay && of_client >= config.limits.max_connections_per_client;
-        if self.open >= self.max_open || is_many {
-            return Some(Reply::new(421, "4.3.2", "Too many connections, try again later"));
+        let limit = config.limits.max_connections_per_client;
+        if !may_relay && of_client >= limit {
+            self.usage.refuse_client(client, limit, Instant::now());
+            return Some(Reply::new(
+                421,
+                "4.7.0",
+                "Too many connections from here, try again later",
+            ));
         }
-        None
+        let is_full = self.open >= self.max_open;
+        is_full.then(|| Reply::new(421, "4.3.2", "Too many connections, try again later"))
     }
 
     fn wake(&mut self, index: usize, is_readable: bool) {
@@ -493,7 +499,7 @@ impl Server {
             self.greet(index);
             self.carry_out(index)?;
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            self.monitor.collect(&mut connection.session);
+            collect(connection, &mut self.monitor, &mut self.usage);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
@@ -581,7 +587,7 @@ impl Server {
 
     fn check_login(&mut self, ticket: Ticket, credentials: Credentials) {
         let Some(connection) = &self.connections[ticket.connection] else { return };
-        let is_refused = self.usage.has_many_failed_logins(connection.client, Instant::now());
+        let is_refused = self.usage.refuses_login(connection.client, Instant::now());
         let client = connection.session.client();
         let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
         let loaded = self.loaded.clone();
@@ -663,12 +669,6 @@ impl Server {
     /// Puts off the deadline of a connection that has moved on.
     fn set_deadline(&mut self, index: usize) {
         let Some(connection) = &mut self.connections[index] else { return };
-        let failed = connection.session.failed_logins();
-        for _ in connection.failed_logins..failed {
-            self.usage.count_failed_login(connection.client, Instant::now());
-            self.monitor.fail_login();
-        }
-        connection.failed_logins = failed;
         let soon = Instant::now() + LINGER;
         if connection.is_shut && connection.deadline > soon {
             self.deadlines.remove(&(connection.deadline, index));
@@ -726,7 +726,7 @@ impl Server {
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        self.monitor.collect(&mut connection.session);
+        collect(&mut connection, &mut self.monitor, &mut self.usage);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
         if connection.is_counted
@@ -743,6 +743,19 @@ impl Server {
         self.open -= 1;
         self.free.push(index);
     }
+}
+
+/// Takes what a session has to be recorded, and counts its failed logins.
+///
+/// Both must be done for each connection that ends: a client may close it before the reply.
+fn collect(connection: &mut Connection, monitor: &mut Monitor, usage: &mut Usage) {
+    monitor.collect(&mut connection.session);
+    let failed = connection.session.failed_logins();
+    for _ in connection.failed_logins..failed {
+        usage.count_failed_login(connection.client, Instant::now());
+        monitor.fail_login();
+    }
+    connection.failed_logins = failed;
 }
 
 /// Reads over what the peer still sends, so that it gets the last reply.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::Hash;
 use std::time::Instant;
+use zsched_format::printable;
 
 /// Maximum number of failed logins of a client in an hour.
 const MAX_FAILED_LOGINS: u64 = 30;
@@ -21,6 +22,7 @@ pub(super) struct Usage {
     /// Number of connections of each login.
     login_connections: HashMap<String, usize>,
     refused_logins: Rates<String>,
+    refused_clients: Rates<Network>,
     /// Alarms since they were taken.
     new_alarms: Vec<String>,
 }
@@ -58,7 +60,8 @@ impl Usage {
         };
         if verdict == RateVerdict::ReachedNow {
             self.raise(format!(
-                "{subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
+                "{subject} has named {} in an hour; more are deferred until the hour is over",
+                printable::count(limit, "recipient"),
             ));
         }
         let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
@@ -83,7 +86,8 @@ impl Usage {
         }
         if self.refused_logins.count(login.to_string(), 0, now) == RateVerdict::ReachedNow {
             self.raise(format!(
-                "the login {login} has {limit} connections, and {client} wants another one; more are refused until one ends"
+                "the login {login} has {}, and {client} wants another one; more are refused until one ends",
+                printable::count(limit as u64, "connection"),
             ));
         }
         Err(Reply::new(454, "4.7.0", "Too many connections of this login, try again later"))
@@ -99,6 +103,16 @@ impl Usage {
         }
     }
 
+    /// Counts a connection that was refused because its client has `limit` others.
+    pub(super) fn refuse_client(&mut self, client: Network, limit: usize, now: Instant) {
+        if self.refused_clients.count(client, 0, now) == RateVerdict::ReachedNow {
+            self.raise(format!(
+                "the client {client} has {} and wants another one; more are refused until one ends",
+                printable::count(limit as u64, "connection"),
+            ));
+        }
+    }
+
     pub(super) fn count_failed_login(&mut self, client: Network, now: Instant) {
         if self.failed_logins.count(client, MAX_FAILED_LOGINS, now) == RateVerdict::ReachedNow {
             self.raise(format!(
@@ -107,9 +121,13 @@ impl Usage {
         }
     }
 
-    /// Returns true if a client may not log in now.
-    pub(super) fn has_many_failed_logins(&self, client: Network, now: Instant) -> bool {
-        self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, now)
+    /// Returns true if a client may not log in now. That counts as a failed login.
+    pub(super) fn refuses_login(&mut self, client: Network, now: Instant) -> bool {
+        let is_refused = self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, now);
+        if is_refused {
+            self.count_failed_login(client, now);
+        }
+        is_refused
     }
 
     /// The alarms that are in force, for people; empty if there are none.
@@ -129,6 +147,7 @@ impl Usage {
         log_end("client", self.clients.end_windows(now));
         self.failed_logins.end_windows(now);
         self.refused_logins.end_windows(now);
+        self.refused_clients.end_windows(now);
     }
 }
 
@@ -150,7 +169,7 @@ fn list<K: Display>(what: &str, keys: impl Iterator<Item = K>) -> Option<String>
 fn log_end<K: Display + Eq + Hash>(what: &str, ended: Vec<(K, u64)>) {
     for (key, refused) in ended {
         log::warn!(
-            "alarm: the hour of the {what} {key} is over; {refused} recipients were deferred in it"
+            "alarm: the hour of the {what} {key} is over; recipients deferred in it: {refused}"
         );
     }
 }
