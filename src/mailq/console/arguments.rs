@@ -1,11 +1,11 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::model::ThreadStatus;
 use crate::failure::Failure;
 use crate::format::{not_a_span, one_line, read_span};
 use clap::{Args, ValueEnum};
 use std::cmp::Ordering;
 use std::fmt;
+use zsched_mailq_protocol::schema::ThreadStatus;
 use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::Subject;
 

@@ -10,7 +10,6 @@
 //! Where lines are long enough, these are columns. So a search in the output finds whole rows.
 
 use super::client;
-use super::model::QueuedMessage;
 use super::summary::short;
 use super::views::print_list;
 use crate::connect::lines::parse_object;
@@ -23,6 +22,7 @@ use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind};
 use serde::Serialize;
 use std::rc::Rc;
+use zsched_mailq_protocol::schema::QueuedMessage;
 
 /// Minimum line width for what is in the spool as columns.
 const MIN_WIDTH_OF_COLUMNS: usize = 180;

@@ -1,8 +1,8 @@
 //! The commands of `mailq`: views and orders, in the requests of `docs/mailq-protocol.md`.
 //!
 //! ```text
-//! arguments ──► client (control socket or server) ──► model ──► views, summary, check, top
-//!                                    zmailer ─────────┘ (reports of ZMailer's schedulers)
+//! arguments ──► client (control socket or server) ──► schema ──► views, summary, check, top
+//!                                    zmailer ──────────┘ (reports of ZMailer's schedulers)
 //! ```
 //!
 //! Text from a scheduler goes through [`crate::format`] before it is printed, so that it stays in
@@ -12,7 +12,6 @@ mod arguments;
 mod commands;
 
 mod client;
-mod model;
 
 mod ages;
 mod bulk;

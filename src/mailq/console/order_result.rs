@@ -1,10 +1,10 @@
 //! The result of an order, in sentences.
 
-use super::model::{LimitChange, OrderResult};
 use super::orders::Verb;
 use crate::format::count;
 use crate::screen::{Screen, Style};
 use std::io;
+use zsched_mailq_protocol::schema::{LimitChange, OrderResult};
 
 /// Prints what an order has changed, or would change.
 ///

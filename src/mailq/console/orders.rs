@@ -3,7 +3,6 @@
 use super::arguments::{OrderOptions, Sort, is_bare_word, quoted, target};
 use super::client;
 use super::commands::{MailqCommand, OrderArgs};
-use super::model::{OrderResult, OverrideStatus, Summary, ThreadStatus};
 use super::order_result;
 use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::classic;
@@ -17,6 +16,7 @@ use crate::screen::Screen;
 use memchr::memmem;
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::{printable, priority};
+use zsched_mailq_protocol::schema::{OrderResult, OverrideStatus, Summary, ThreadStatus};
 use zsched_mailq_protocol::words::MAX_REASON_LEN;
 
 /// Verb of an order.

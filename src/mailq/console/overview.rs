@@ -2,13 +2,13 @@
 
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
-use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
 use super::views::{JSON_AGENTS, JSON_RINGS, JSON_SUMMARY, threads_request};
 use super::zmailer;
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use zsched_mailq_protocol::schema::SmtpTraffic;
+use zsched_mailq_protocol::schema::{AgentStatus, RingStatus, Summary, ThreadStatus};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]

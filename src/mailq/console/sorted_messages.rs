@@ -2,13 +2,13 @@
 //! first ones kept.
 
 use super::arguments::{SelectionArgs, Sort};
-use super::model::QueuedMessage;
 use super::views::messages_request;
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::Session;
 use crate::failure::Failure;
 use crate::message::files::MessageFiles;
 use crate::progress::Progress;
+use zsched_mailq_protocol::schema::QueuedMessage;
 
 /// Minimum number of rows that are sorted at once.
 const MIN_SORTED_ROWS: usize = 1000;

@@ -13,7 +13,6 @@
 //! smtp/mx.test             4   100%      1d  451 4.4.1 connection timed out
 //! ```
 
-use super::model::{RecentCounts, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
 use super::smtp_traffic;
 use crate::format::{clock, count, cut, grouped, one_line, span};
@@ -21,6 +20,7 @@ use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
 use std::collections::HashMap;
 use std::io;
+use zsched_mailq_protocol::schema::{RecentCounts, RingStatus, Summary, ThreadStatus};
 
 /// Minimum time without a report of an agent that is shown, in seconds.
 pub(super) const MIN_SILENCE: f64 = 60.0;
@@ -293,9 +293,9 @@ pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Sty
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::model::Wait;
     use crate::format::width;
     use proptest::prelude::*;
+    use zsched_mailq_protocol::schema::Wait;
 
     #[test]
     fn agent_without_report_shows_for_how_long() {

@@ -6,7 +6,6 @@ use super::arguments::{
 use super::check;
 use super::client;
 use super::messages;
-use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::smtp_traffic;
 use super::sorted_messages::sorted_messages;
@@ -23,6 +22,9 @@ use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
 use std::collections::HashMap;
 use zsched_format::printable;
+use zsched_mailq_protocol::schema::{
+    AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus,
+};
 use zsched_spool::Spool;
 
 /// Requests in JSON that are parts of the overview, too.

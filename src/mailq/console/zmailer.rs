@@ -11,7 +11,6 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes::DeliveryState;
 use crate::classic::queue::QueuedThread;
@@ -24,6 +23,7 @@ use crate::failure::Failure;
 use crate::format::{count, now, one_line, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
+use zsched_mailq_protocol::schema::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///

@@ -5,11 +5,11 @@ use super::log_files::LogLine;
 use super::subject::TraceSubject;
 use crate::message::envelope::QueuedRecipient;
 use crate::screen::warn;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::{HoldLine, ReportLine, SmtpLine, StatusLine};
-use zsched_mailq_protocol::schema::HoldAuthor;
+use zsched_mailq_protocol::schema::WaitLine;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -66,22 +66,6 @@ pub(super) enum NextStep {
     Waits(Vec<String>),
 }
 
-/// What a message waits for: a line of `SHOW JSON WHY`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct QueuedWait {
-    channel: String,
-    host: String,
-    sentence: String,
-    held_by: Option<HoldAuthor>,
-}
-
-impl QueuedWait {
-    fn destination(&self) -> (String, String) {
-        (self.channel.clone(), self.host.clone())
-    }
-}
-
 impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
@@ -94,22 +78,23 @@ impl History {
     /// Adds what the scheduler says about the destinations of this history.
     ///
     /// If no destination is known, it adds all. While mail is on hold, others do not put it off.
-    pub(super) fn add_waits(&mut self, mut waits: Vec<QueuedWait>) {
+    pub(super) fn add_waits(&mut self, mut waits: Vec<WaitLine>) {
         let ours = self.destinations();
         if !ours.is_empty() {
-            waits.retain(|wait| wait.channel.is_empty() || ours.contains(&wait.destination()));
+            // What concerns the message as a whole has no destination.
+            waits.retain(|wait| wait.channel.is_empty() || ours.contains(&destination_of(wait)));
         }
         for wait in &waits {
-            let Some(hold) = &wait.held_by else { continue };
+            let Some(hold) = &wait.wait.held_by else { continue };
             let is_before = |entry: &StatusLine<'_>| {
                 let time: Option<jiff::Timestamp> = entry.time.parse().ok();
                 time.is_none_or(|time| (time.as_millisecond() as f64) < hold.since * 1000.0)
             };
-            let destination_on_hold = wait.destination();
-            self.put_off
-                .retain(|entry| destination(entry) != destination_on_hold || is_before(entry));
+            let on_hold = destination_of(wait);
+            self.put_off.retain(|entry| destination(entry) != on_hold || is_before(entry));
         }
-        self.next = NextStep::Waits(waits.into_iter().map(|wait| wait.sentence).collect());
+        let sentences = waits.into_iter().filter_map(|wait| wait.wait.sentence);
+        self.next = NextStep::Waits(sentences.collect());
     }
 
     /// Destinations of its recipients.
@@ -128,6 +113,11 @@ impl History {
         }
         self.attempts.iter().map(|entry| &*entry.time).max()
     }
+}
+
+/// Channel and host of what waits.
+fn destination_of(wait: &WaitLine) -> (String, String) {
+    (wait.channel.clone(), wait.host.clone())
 }
 
 /// Channel and host of an attempt.

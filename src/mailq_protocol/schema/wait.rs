@@ -83,6 +83,37 @@ pub struct Wait {
     pub rank: Option<Rank>,
 }
 
+/// What mail waits for: a line of `SHOW JSON WHY`.
+///
+/// It is about messages for a destination that wait for the same, or about one of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitLine {
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Number of messages.
+    pub messages: u64,
+    /// Number of agent reports.
+    pub attempts: u64,
+    /// Reason for waiting.
+    #[serde(flatten)]
+    pub wait: Wait,
+}
+
+/// What is known about a message as a whole: another line of `SHOW JSON WHY`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageRemark {
+    /// `deadline`, `report` or `on-disk`; or `more`, for what the answer leaves out.
+    pub why: String,
+    /// When it is loaded again, or its deadline.
+    pub at: Option<f64>,
+    /// A sentence for people.
+    pub sentence: String,
+}
+
 /// The report that a destination is unreachable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

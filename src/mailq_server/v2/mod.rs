@@ -58,6 +58,7 @@ mod show_why;
 mod counters;
 pub mod json;
 
+mod rows;
 mod search;
 
 mod address_filter;

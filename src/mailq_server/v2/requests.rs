@@ -5,9 +5,9 @@
 //! words is used.
 
 use super::arguments::SyntaxError;
-use super::json::message::OutputFormat;
 use super::operator_order::{self, Verb};
 use super::request_counters::RequestCounters;
+use super::show_why::{self, OutputFormat};
 use super::task::{Reply, ReplyResult, SessionContext};
 use super::{admin, counters, holds, json, limits, orders, show, show_thread};
 use crate::attributes::Attributes;
@@ -80,7 +80,9 @@ static REQUESTS: &[Request] = &[
         .counted(|counters| &mut counters.show_thread),
     row(&["SHOW", "COUNTERS"], Attributes::NONE, |_, _| counters::answer())
         .counted(|counters| &mut counters.show_counters),
-    row(&["SHOW", "WHY"], Attributes::TT.or(Attributes::WHY), show::why),
+    row(&["SHOW", "WHY"], Attributes::TT.or(Attributes::WHY), |rest, context| {
+        show_why::answer(rest, OutputFormat::Text, context)
+    }),
     row(&["SHOW", "MESSAGE"], Attributes::TT, |rest, context| {
         json::message::answer(rest, OutputFormat::Text, context)
     }),
@@ -88,13 +90,15 @@ static REQUESTS: &[Request] = &[
     row(&["SHOW", "JSON", "THREADS"], Attributes::TT, |rest, _| json::threads::answer(rest)),
     row(&["SHOW", "JSON", "AGES"], Attributes::TT, json::ages::answer),
     row(&["SHOW", "JSON", "RINGS"], Attributes::TT, |_, context| json::rings::answer(context)),
-    row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, _| json::agents::answer()),
+    row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, context| json::agents::answer(context)),
     row(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
     row(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, |rest, context| {
         json::message::answer(rest, OutputFormat::Json, context)
     }),
-    row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::wait::answer),
-    row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
+    row(&["SHOW", "JSON", "WHY"], Attributes::TT, |rest, context| {
+        show_why::answer(rest, OutputFormat::Json, context)
+    }),
+    row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, context| json::orders::answer(context)),
     row(&["SHOW", "JSON", "JOBS"], Attributes::TT, json::jobs::answer),
     row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::config::answer()),
     row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),

@@ -1,5 +1,6 @@
 //! Searches the mail of a selection in steps: in the core, then in files for addresses and sizes.
 
+use super::rows::{MAX_COST_PER_TURN, RowSource};
 use super::selection::Selection;
 use super::task::{Answer, Candidate, Lookup, LookupResult, SessionContext, Step};
 use std::ops::ControlFlow;
@@ -12,6 +13,9 @@ use zsched_format::time::Timestamp;
 pub(super) const MAX_ENTRIES_PER_STEP: usize = 500;
 /// The same if files must be read or examined: other clients need the disk, too.
 const MAX_FILES_PER_STEP: usize = 64;
+
+/// Maximum number of steps per turn.
+const MAX_STEPS_PER_TURN: usize = 20;
 
 /// A search and its progress.
 pub(super) struct Search {
@@ -80,5 +84,23 @@ impl Search {
             let fits = asked.into_iter().zip(fits);
             self.matching = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
         }
+    }
+}
+
+impl RowSource for Search {
+    type Found = Selected;
+    const MORE: &str = "more row";
+    const COST: usize = MAX_COST_PER_TURN / MAX_STEPS_PER_TURN;
+
+    fn search(&mut self, context: &SessionContext<'_>) -> ControlFlow<Step, Vec<Selected>> {
+        self.next(context)
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        Search::take_answer(self, answer);
+    }
+
+    fn is_fast(&self) -> bool {
+        !self.selection.files.is_given()
     }
 }

@@ -15,10 +15,10 @@ use super::summary::hold_words;
 use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
-use crate::console::model::{ConfigStatus, ThreadStatus};
 use crate::failure::Failure;
 use crate::format::{count, not_a_span, one_line, read_span, span};
 use clap::Args;
+use zsched_mailq_protocol::schema::{ConfigStatus, ThreadStatus};
 
 /// Maximum number of warnings about selected destinations.
 const MAX_WARNINGS: usize = 3;

@@ -2,7 +2,6 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::model::AgentStatus;
 use crate::console::summary::{hold_words, thread_columns};
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
@@ -12,6 +11,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, List, ListState, Paragraph, Sparkline, Wrap};
+use zsched_mailq_protocol::schema::AgentStatus;
 
 /// Maximum number of agents shown.
 const MAX_SHOWN_AGENTS: usize = 5;

@@ -2,10 +2,10 @@
 
 use super::worker::{WorkerCommand, WorkerReport};
 use crate::console::arguments::Sort;
-use crate::console::model::{Summary, ThreadStatus};
 use crate::console::overview::Overview;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::VecDeque;
+use zsched_mailq_protocol::schema::{Summary, ThreadStatus};
 
 /// Maximum number of rates that are kept for the curve.
 const MAX_RATES: usize = 200;

@@ -1,8 +1,9 @@
 //! `SHOW JSON AGENTS`: one object per agent.
 
-use super::{MAX_OBJECTS_PER_STEP, ago, line, seconds, text};
+use super::{ago, seconds, text};
 use crate::classic::state_word;
-use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use crate::v2::rows::objects;
+use crate::v2::task::{ReplyResult, SessionContext};
 use zsched_core::view::AgentRow;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::AgentStatus;
@@ -24,14 +25,9 @@ fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
 }
 
 /// Answers the request.
-pub(crate) fn answer() -> ReplyResult {
-    let mut last = None;
-    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-        let before = last;
-        for (id, row) in context.scheduler.view().agents_after(before).take(MAX_OBJECTS_PER_STEP) {
-            line(out, &status(&row, context.now));
-            last = Some(id);
-        }
-        if last == before { Step::Done } else { Step::More }
+pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
+    let agents = context.scheduler.view().agents_after(None).map(|(id, _)| id);
+    Ok(objects(agents, |context, id| {
+        Some(status(&context.scheduler.view().agent(id)?, context.now))
     }))
 }

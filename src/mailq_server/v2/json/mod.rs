@@ -33,15 +33,11 @@ pub mod threads;
 mod warnings;
 pub mod wait;
 
-use super::task::Reply;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::io;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-
-/// Maximum number of objects written per step.
-const MAX_OBJECTS_PER_STEP: usize = 32;
 
 /// Writes an object as a line.
 pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -85,13 +81,6 @@ pub fn seconds(time: Timestamp) -> f64 {
 /// Whole seconds since a time; 0 for a time in the future.
 fn ago(now: Timestamp, time: Timestamp) -> f64 {
     now.seconds_since(time).max(0) as f64
-}
-
-/// The reply of a single object.
-fn single_object(value: &impl Serialize) -> Reply {
-    let mut text = Vec::new();
-    line(&mut text, value);
-    Reply::whole_text(text)
 }
 
 #[cfg(test)]

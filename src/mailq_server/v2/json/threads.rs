@@ -4,8 +4,9 @@ use super::wait::wait;
 use super::{ago, line, seconds, text};
 use crate::classic::state_word;
 use crate::v2::arguments::{Arguments, SyntaxError};
+use crate::v2::rows::Rows;
 use crate::v2::selection::Selection;
-use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use crate::v2::task::{Reply, ReplyResult};
 use zsched_core::Scheduler;
 use zsched_core::overrides::DestinationPattern;
 use zsched_core::thread_survey::{SurveyOrder, ThreadSurvey};
@@ -15,10 +16,6 @@ use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
 
 /// Maximum number of threads sorted.
 pub(crate) const MAX_SORTED_THREADS: usize = 10_000;
-/// Maximum number of vertices or threads examined per turn of the search.
-const MAX_SEARCHED_PER_TURN: usize = 50_000;
-/// Approximate maximum number of messages examined per turn, for the age of threads.
-const MAX_MESSAGES_PER_TURN: usize = 20_000;
 
 fn active_agent(agent: &Agent) -> ActiveAgent {
     let (pid, state) = (agent.pid.unwrap_or_default(), state_word(agent.state()).to_string());
@@ -72,38 +69,16 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
         _ => Err(word.error("sort= is backlog, oldest or undelivered")),
     });
     let destinations = destinations(words)?;
-    let mut left = limit.unwrap_or(usize::MAX);
-    let max = left.min(MAX_SORTED_THREADS);
-    let mut survey = ThreadSurvey::new(order.transpose()?, max, destinations);
-    // The threads that were found and not shown yet, and the messages examined in this turn.
-    let (mut found, mut messages) = (Vec::new().into_iter(), 0);
-    Ok(Reply::long_text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+    let max = limit.unwrap_or(usize::MAX);
+    let survey = ThreadSurvey::new(order.transpose()?, max.min(MAX_SORTED_THREADS), destinations);
+    Ok(Reply::long_text(Rows::new(survey, max, |survey, context, thread, out| {
         let scheduler = context.scheduler;
-        if left == 0 {
-            return Step::Done;
-        }
-        let Some(thread) = found.next() else {
-            let Some(next) = survey.advance(scheduler, MAX_SEARCHED_PER_TURN) else {
-                return Step::Done;
-            };
-            found = next.into_iter();
-            return Step::Pause;
-        };
-        // Its id may belong to another thread by now.
-        if let Some(thread) =
-            scheduler.view().thread(thread).filter(|thread| survey.matches(thread))
-        {
-            let (status, examined) = status(scheduler, context.now, thread);
-            line(out, &status);
-            messages += examined;
-            left -= 1;
-        }
-        if messages < MAX_MESSAGES_PER_TURN {
-            return Step::More;
-        }
-        messages = 0;
-        Step::Pause
-    }))
+        // The id may belong to another thread by now.
+        let thread = scheduler.view().thread(thread).filter(|thread| survey.matches(thread))?;
+        let (status, examined) = status(scheduler, context.now, thread);
+        line(out, &status);
+        Some(examined)
+    })))
 }
 
 /// Parses the rest of a request: a pattern of destinations, or nothing. `None` is everything.

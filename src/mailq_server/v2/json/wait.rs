@@ -1,18 +1,14 @@
-//! `SHOW JSON WHY`: one object for each wait reason.
+//! What mail waits for, as it is sent.
 
 use super::rank::rank;
-use super::{line, seconds, single_object, text};
-use crate::explain::{MessageRemark, location, sentence};
-use crate::v2::show_why::{self, WhyForm};
-use crate::v2::task::{Reply, ReplyResult, SessionContext};
-use serde::Serialize;
-use zsched_core::intake::backlog_view::FileLocation;
+use super::{seconds, text};
+use crate::explain::sentence;
 use zsched_core::overrides::{Author, Hold};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
 use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::time::Timestamp;
-use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait};
+use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait, WaitLine};
 
 /// Returns the wait reason of a thread or a message as it is sent.
 pub fn wait(
@@ -31,6 +27,22 @@ pub fn wait(
     };
     add_details(&mut object, &wait.why);
     object
+}
+
+/// Returns a line of `SHOW JSON WHY`.
+pub(crate) fn wait_line(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    wait: &core::Wait<'_>,
+    of_message: bool,
+) -> WaitLine {
+    WaitLine {
+        channel: text(wait.destination.channel()),
+        host: text(wait.destination.host()),
+        messages: wait.vertices as u64,
+        attempts: wait.tries.into(),
+        wait: self::wait(scheduler, now, wait, of_message),
+    }
 }
 
 /// Sets the fields that only some reasons have.
@@ -112,73 +124,4 @@ fn set_by(origin: &Origin) -> Option<LimitAuthor> {
     };
     let (by, since) = (set.author.name.clone(), seconds(set.author.since));
     Some(LimitAuthor { by, since, until: set.until.map(seconds) })
-}
-
-/// One wait reason.
-#[derive(Serialize)]
-struct WaitLineJson {
-    channel: String,
-    host: String,
-    /// Number of messages with this reason.
-    messages: usize,
-    attempts: u32,
-    #[serde(flatten)]
-    waits: Wait,
-}
-
-/// What is known about a message as a whole.
-#[derive(Serialize)]
-struct MessageWhyJson {
-    why: &'static str,
-    /// When it is loaded again, or its deadline.
-    at: Option<f64>,
-    sentence: String,
-}
-
-/// Answers the request.
-pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    show_why::answer(
-        rest,
-        context,
-        WhyForm { write: write_wait, remark, on_disk, more: Some(more) },
-    )
-}
-
-fn write_wait(
-    scheduler: &Scheduler,
-    now: Timestamp,
-    wait: &core::Wait<'_>,
-    is_of_message: bool,
-    out: &mut Vec<u8>,
-) {
-    let object = WaitLineJson {
-        channel: text(wait.destination.channel()),
-        host: text(wait.destination.host()),
-        messages: wait.vertices,
-        attempts: wait.tries,
-        waits: self::wait(scheduler, now, wait, is_of_message),
-    };
-    line(out, &object);
-}
-
-fn remark(remark: &MessageRemark, out: &mut Vec<u8>) {
-    let MessageRemark { word, at, sentence } = remark;
-    line(out, &MessageWhyJson { why: word, at: at.map(seconds), sentence: sentence.clone() });
-}
-
-/// Writes how much more matches, as a reason without a destination.
-fn more(what: &str, out: &mut Vec<u8>) {
-    let sentence = format!("{what}, which the answer leaves out");
-    line(out, &MessageWhyJson { why: "more", at: None, sentence });
-}
-
-fn on_disk(place: FileLocation, now: Timestamp) -> Reply {
-    single_object(&MessageWhyJson {
-        why: "on-disk",
-        at: match place {
-            FileLocation::PagedOut(until) => until.map(seconds),
-            FileLocation::Queued | FileLocation::Loading => None,
-        },
-        sentence: location(place, now),
-    })
 }
