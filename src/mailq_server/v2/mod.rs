@@ -53,6 +53,7 @@ mod task;
 
 mod show;
 mod show_thread;
+mod remarks;
 mod show_why;
 
 mod counters;

@@ -62,14 +62,14 @@ impl RowSource for ThreadSurvey {
     }
 }
 
-/// A task that writes a row for each thing that a search finds, up to a limit.
+/// A task that writes a row for each thing that is found, up to a limit.
 pub(super) struct Rows<S: RowSource, W> {
     source: S,
     /// Found, and not written yet.
     found: vec::IntoIter<S::Found>,
     /// Number of rows that may still be written.
     left: usize,
-    /// Number of rows beyond the limit, if they are counted, and the form of the line about them.
+    /// Number of rows beyond the limit, if a line is to name it, and its form.
     beyond: Option<(usize, OutputFormat)>,
     write: W,
     /// Cost of this turn.

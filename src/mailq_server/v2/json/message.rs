@@ -2,8 +2,8 @@
 
 use super::wait::wait;
 use super::{ago, object, seconds, text};
-use crate::explain::{remarks, sentence};
 use crate::queue_report::push;
+use crate::v2::remarks::remarks;
 use crate::v2::rows::MAX_ROWS_PER_STEP;
 use crate::v2::selection::MessageName;
 use crate::v2::show_why::OutputFormat;
@@ -11,6 +11,7 @@ use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::{Message, QueuedVertex};
+use zsched_explain::sentence;
 use zsched_format::printable::count;
 use zsched_format::priority::{DEFAULT_PRIORITY, letter};
 use zsched_format::time::{ShortDuration, Timestamp};

@@ -2,11 +2,11 @@
 
 use super::rank::rank;
 use super::{seconds, text};
-use crate::explain::sentence;
 use zsched_core::overrides::{Author, Hold};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
 use zsched_core::{Scheduler, UnreachableReason};
+use zsched_explain::sentence;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait, WaitLine};
 

@@ -1,15 +1,15 @@
 //! What else matters about a message: a deadline of its sender, and the report to its sender.
 
-use super::{clock, one_line};
-use crate::v2::json::seconds;
+use super::json::seconds;
 use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::Message;
+use zsched_explain::{clock, one_line};
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::schema::MessageRemark;
 
 /// The remarks about a message.
-pub(crate) fn remarks(
+pub(super) fn remarks(
     scheduler: &Scheduler,
     message: &Message,
     now: Timestamp,

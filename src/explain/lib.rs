@@ -1,6 +1,10 @@
-//! Explains in one sentence each what mail waits for.
+//! Says in one sentence each what mail waits for.
 //!
-//! A sentence names the limit that applies, and the file and line that set it.
+//! This crate decides the words; the core decides the reason (`zsched_core::why`). A sentence names
+//! the limit that applies, and the file and line that set it. It must not know protocols or
+//! recordings: MAILQ and `schedsim explain` show the same sentences. Begin with [`sentence`].
+
+#![warn(unreachable_pub)]
 
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
@@ -10,10 +14,7 @@ use zsched_format::printable;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 mod rank;
-mod remark;
 mod unreachable;
-
-pub(crate) use remark::remarks;
 
 /// Minimum time without a report of an agent that is worth a word, in seconds.
 const MIN_SILENCE: i64 = 60;
@@ -255,7 +256,7 @@ pub fn clock(time: Timestamp, now: Timestamp) -> String {
     time.strftime(format).to_string()
 }
 
-/// An agent's text as one printable line.
-fn one_line(text: &[u8]) -> String {
+/// Returns an agent's text as one printable line.
+pub fn one_line(text: &[u8]) -> String {
     printable::line(text).trim().to_string()
 }
