@@ -2,7 +2,7 @@
 
 use zsched_config::parse_interval;
 use zsched_format::printable;
-pub(crate) use zsched_format::printable::{count, cut, grouped, width};
+pub(crate) use zsched_format::printable::{count, cut, grouped};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.

@@ -4,39 +4,8 @@ use memchr::memmem;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+pub(crate) use zsched_command_line::table::Style;
 use zsched_format::printable;
-
-/// Style of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Style {
-    /// No emphasis.
-    #[default]
-    Plain,
-    /// Column title, or name before a value.
-    Title,
-    /// Good state.
-    Good,
-    /// Unusual state.
-    Warning,
-    /// Error.
-    Error,
-    /// Less important text.
-    Dim,
-}
-
-impl Style {
-    /// Parameters of the escape sequence (SGR).
-    fn code(self) -> Option<&'static str> {
-        match self {
-            Style::Plain => None,
-            Style::Title => Some("1"),
-            Style::Good => Some("32"),
-            Style::Warning => Some("33"),
-            Style::Error => Some("31"),
-            Style::Dim => Some("2"),
-        }
-    }
-}
 
 /// Prints text after making it printable, with styles where there is colour.
 ///

@@ -11,7 +11,7 @@ use super::notes::DeliveryState;
 use super::queue::QueuedThread;
 use crate::failure::Failure;
 use crate::screen::{Screen, Style, visible};
-use crate::table::{Cell, ColumnKind, Table, TableColumn};
+use crate::table::{self, Cell, ColumnKind, Table, TableColumn};
 use std::iter;
 
 /// Maximum length of the last text, in characters.
@@ -38,7 +38,7 @@ pub(super) fn print(screen: &mut Screen<'_>, threads: &[QueuedThread]) -> Result
         rows.push(counts.row(name, age, last_text(thread)));
     }
     rows.push(total.row("total".to_string(), String::new(), String::new()));
-    Ok(table(rows).print(screen)?)
+    Ok(table::print(&table(rows), screen)?)
 }
 
 fn table(rows: Vec<Vec<Cell>>) -> Table {
@@ -46,7 +46,11 @@ fn table(rows: Vec<Vec<Cell>>) -> Table {
     let mut columns = vec![("DESTINATION", ColumnKind::Name)];
     columns.extend(numbers.map(|title| (title, ColumnKind::Number)));
     columns.push(("LAST TEXT", ColumnKind::Text));
-    let column = |(title, kind)| TableColumn { title, kind, is_optional: false };
+    let column = |(title, kind): (&'static str, _)| TableColumn {
+        title: title.into(),
+        kind,
+        is_optional: false,
+    };
     Table { columns: columns.into_iter().map(column).collect(), rows }
 }
 
@@ -104,9 +108,8 @@ mod tests {
         let counts = Counts { messages: 1, recipients: 1, retry: 1, ..Counts::default() };
         let row = |name: &str| counts.row(name.to_string(), "5s".to_string(), "text".to_string());
         let mut out = Vec::new();
-        table(vec![row("a/b"), row(&"x".repeat(100_000))])
-            .print(&mut Screen::new(&mut out))
-            .expect("a Vec takes everything");
+        let table = table(vec![row("a/b"), row(&"x".repeat(100_000))]);
+        table::print(&table, &mut Screen::new(&mut out)).expect("a Vec takes everything");
         let text = String::from_utf8(out).expect("text");
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert!(lines[0].len() < 400, "{}", lines[0]);

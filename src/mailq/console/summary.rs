@@ -293,8 +293,8 @@ pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Sty
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::width;
     use proptest::prelude::*;
+    use zsched_format::printable::width;
     use zsched_mailq_protocol::schema::Wait;
 
     #[test]

@@ -5,7 +5,7 @@ use crate::console::arguments::Sort;
 use crate::console::summary::{hold_words, thread_columns};
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, table};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -177,7 +177,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
             (other, _) => other,
         };
     }
-    let table = Table::new(&columns, threads.iter().copied());
+    let table = table(&columns, threads.iter().copied());
     let mut lines = table.lines(Some(usize::from(area.width))).map(|parts| {
         let part = |(text, style): Cell| Span::styled(text, palette.of(style));
         Line::from_iter(parts.into_iter().map(part))
