@@ -48,6 +48,16 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Fails because the command line is wrong.
+    pub fn usage<T>(what: impl Into<String>) -> Result<T, Failure> {
+        Err(Failure::Usage(what.into()))
+    }
+
+    /// Fails because the answer violates the protocol.
+    pub fn protocol<T>(what: impl Into<String>) -> Result<T, Failure> {
+        Err(Failure::Protocol(what.into()))
+    }
+
     /// No mail matches; `subject` is what the command names, and may say how that was read.
     pub fn no_mail(subject: impl std::fmt::Display) -> Failure {
         Failure::NotFound(format!("{NOTHING_MATCHES}mail now: {subject}"))

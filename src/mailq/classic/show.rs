@@ -4,7 +4,7 @@
 
 use super::details::ControlFiles;
 use super::queue::QueuedThread;
-use super::{listing, listing_v2, report_reader, totals, v1, v2};
+use super::{listing, report_reader, totals, v1, v2};
 use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -103,10 +103,8 @@ impl<'a> ClassicOutput<'a> {
                 let QueuedThread { channel, host, .. } = &threads[thread];
                 screen.line(&[channel, b"/", host, b":"])?;
             }
-            match self.classic.verbosity() {
-                0 => listing_v2::print_message(screen, &message[0])?,
-                _ => listing_v2::print_details(screen, message, &mut self.files)?,
-            }
+            let has_details = self.classic.verbosity() > 0;
+            listing::print_message(screen, message, has_details, &mut self.files)?;
             if screen.held_len() > MAX_HELD_OUTPUT {
                 screen.release()?;
                 screen.hold();

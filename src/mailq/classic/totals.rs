@@ -7,8 +7,7 @@
 //! total                  4      5    1      3     0
 //! ```
 
-use super::notes::DeliveryState;
-use super::queue::QueuedThread;
+use super::queue::{DeliveryState, QueuedThread};
 use crate::failure::Failure;
 use crate::screen::{Screen, Style, visible};
 use crate::table::{self, Cell, ColumnKind, Table, TableColumn};

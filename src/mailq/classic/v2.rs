@@ -8,8 +8,7 @@
 //!                         each recipient, which is read here as a [`RecipientRecord`]
 //! ```
 
-use super::notes::DeliveryState;
-use super::queue::{QueuedThread, Vertex};
+use super::queue::{DeliveryState, QueuedThread, Vertex};
 use super::report_reader;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};

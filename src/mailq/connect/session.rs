@@ -347,6 +347,8 @@ fn without_place(reply: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::lines::{LIMITS, RecordedPeer};
+    use std::io;
 
     #[test]
     fn place_in_request_is_not_shown() {
@@ -358,8 +360,6 @@ mod tests {
             assert_eq!(without_place(reply), shown);
         }
     }
-    use crate::connect::lines::{LIMITS, RecordedPeer};
-    use std::io;
 
     const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
 
@@ -454,5 +454,37 @@ mod tests {
         drop(session);
         let requests = io::read_to_string(requests).expect("text");
         assert!(requests.ends_with("KILL MSG 1\nSHOW X\nY\nQUIT\n"), "{requests}");
+    }
+
+    fn control_answer(text: &str) -> Result<String, i32> {
+        let server = Server::Unix("/control".into());
+        let mut shown = Vec::new();
+        let mut screen = Screen::new(&mut shown);
+        let lines = Lines::recorded(text.as_bytes(), LIMITS);
+        let printed = Session::on_control_socket(lines, &server).and_then(|mut session| {
+            session.ask_for_text(Request::without_permission("x"))?.print(&mut screen)
+        });
+        printed.map_err(|failure| failure.status())?;
+        drop(screen);
+        Ok(String::from_utf8(shown).expect("text"))
+    }
+
+    #[test]
+    fn answer_over_control_socket_is_printed_without_stuffed_dots() {
+        let text = "version zsched 1.0\n+OK until LF.LF\na waits\n..b\n.\n";
+        assert_eq!(control_answer(text).as_deref(), Ok("a waits\n.b\n"));
+    }
+
+    #[test]
+    fn broken_dialogue_over_control_socket_fails() {
+        for (text, status) in [
+            ("", 76),
+            ("version zmailer 1.0\nVertices:\n", 76),
+            ("version zsched 1.0\n", 76),
+            ("version zsched 1.0\n-nothing is queued for x\n", 69),
+            ("version zsched 1.0\n+OK until LF.LF\na waits\n", 76),
+        ] {
+            assert_eq!(control_answer(text), Err(status), "{text:?}");
+        }
     }
 }
