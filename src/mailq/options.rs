@@ -219,12 +219,13 @@ impl MailqOptions {
 
     /// Checks what the parser does not. Moves the operand to `server_options.server`.
     pub fn check(mut self) -> Result<MailqOptions, Failure> {
-        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         if self.command.is_some() && self.classic.has_options() {
-            return wrong("options of the classic output cannot be combined with a command");
+            return Failure::usage(
+                "options of the classic output cannot be combined with a command",
+            );
         }
         if self.operand.is_some() && self.server_options.server.is_some() {
-            return wrong("more than one server is named");
+            return Failure::usage("more than one server is named");
         }
         self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)

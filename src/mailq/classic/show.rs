@@ -59,9 +59,9 @@ impl<'a> ClassicOutput<'a> {
             let count = report_reader::print(screen, lines, &self.selection, level)?;
             return match lines.is_complete && count > 0 {
                 true => Ok(()),
-                false => Err(Failure::Protocol(format!(
+                false => Failure::protocol(format!(
                     "the report is incomplete: it ends after {count} lines"
-                ))),
+                )),
             };
         }
         let mut queue = v1::read(lines, &mut self.warnings)?;
@@ -131,8 +131,7 @@ impl<'a> ClassicOutput<'a> {
             3 => Request::new("SHOW SNMP", "SNMP"),
             4 => Request::without_permission("SHOW COUNTERS"),
             _ => {
-                let message = "-Q can be given four times at most";
-                return Err(Failure::Usage(message.to_string()));
+                return Failure::usage("-Q can be given four times at most");
             }
         };
         let mut text = session.ask_for_text(request)?;
@@ -205,8 +204,8 @@ fn owner(classic: &ClassicOptions) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
             Ok(Some(id)) => Ok(Some(id)),
-            Ok(None) => Err(Failure::Usage(format!("unknown user {name}"))),
-            Err(error) => Err(Failure::Usage(format!("user {name} cannot be looked up: {error}"))),
+            Ok(None) => Failure::usage(format!("unknown user {name}")),
+            Err(error) => Failure::usage(format!("user {name} cannot be looked up: {error}")),
         },
         None => Ok(classic.mine.then(users::effective_user)),
     }

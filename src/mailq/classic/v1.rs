@@ -101,7 +101,7 @@ pub(crate) fn read(
         Some(line) if line.trim_ascii_end() == b"Vertices:" => {}
         Some(line) => {
             let shown = quote(line);
-            return Err(Failure::Protocol(format!("\"Vertices:\" is missing before {shown}")));
+            return Failure::protocol(format!("\"Vertices:\" is missing before {shown}"));
         }
         None => return Err(cut(0)),
     }
@@ -112,7 +112,7 @@ pub(crate) fn read(
     let mut count = 0;
     while let Some(line) = lines.next()? {
         if dump.vertices.len() > max {
-            return Err(Failure::Protocol(format!("there are more than {max} messages")));
+            return Failure::protocol(format!("there are more than {max} messages"));
         }
         match line.trim_ascii_end() {
             b"End:" => {

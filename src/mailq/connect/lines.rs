@@ -119,7 +119,7 @@ impl Lines {
                 Ok(buffer) => buffer,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    return Err(Failure::Protocol(format!("the answer is incomplete: {error}")));
+                    return Failure::protocol(format!("the answer is incomplete: {error}"));
                 }
             };
             if buffer.is_empty() && self.line.is_empty() {
@@ -161,7 +161,7 @@ impl Lines {
             return Err(Failure::Protocol(message));
         }
         if self.bytes > whole {
-            return Err(Failure::Protocol(format!("the answer is longer than {whole} bytes")));
+            return Failure::protocol(format!("the answer is longer than {whole} bytes"));
         }
         Ok(())
     }

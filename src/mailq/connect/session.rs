@@ -66,10 +66,7 @@ impl Request {
     /// Fails on control characters: a line feed would begin another request.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.line.contains(char::is_control) {
-            true => {
-                let message = "a request must not contain control characters";
-                Err(Failure::Usage(message.to_string()))
-            }
+            true => Failure::usage("a request must not contain control characters"),
             false => Ok(()),
         }
     }
@@ -97,7 +94,7 @@ impl Session {
                 Ok(session)
             }
             Some((_, reply)) => Err(denial::of_login(server, user, reply)),
-            None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
+            None => Failure::protocol(format!("{server} answers a login with an empty line")),
         }
     }
 
@@ -140,10 +137,10 @@ impl Session {
         let greeting = session.line("its greeting")?;
         match greeting == CONTROL_GREETING.trim_end().as_bytes() {
             true => Ok(session),
-            false => Err(Failure::Protocol(format!(
+            false => Failure::protocol(format!(
                 "{server} is not a control socket: it begins with {}",
                 quote(&greeting)
-            ))),
+            )),
         }
     }
 
@@ -181,12 +178,12 @@ impl Session {
         match verdict.split_first() {
             Some((b'+', reply)) => Ok(Some(reply.to_vec())),
             Some((b'-', reply)) => Err(self.refusal(&request, reply)),
-            _ => Err(Failure::Protocol(format!(
+            _ => Failure::protocol(format!(
                 "{} answers {} with {}",
                 self.server,
                 request.line,
                 quote(&verdict)
-            ))),
+            )),
         }
     }
 
@@ -200,11 +197,11 @@ impl Session {
     pub(crate) fn text(&mut self) -> Result<Text<'_>, Failure> {
         match self.answer(|_| {})? {
             None => Ok(Text { session: self }),
-            Some(line) => Err(Failure::Protocol(format!(
+            Some(line) => Failure::protocol(format!(
                 "{} answers with one line instead of a text: {}",
                 self.server,
                 quote(&line)
-            ))),
+            )),
         }
     }
 

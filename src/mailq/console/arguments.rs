@@ -102,15 +102,14 @@ pub enum Sort {
 impl Sort {
     /// Fails if this is no order of messages, or of destinations.
     pub(super) fn check(self, of_messages: bool) -> Result<(), Failure> {
-        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         match (self, of_messages) {
             (Sort::Oldest, _) | (Sort::Size, true) => Ok(()),
             (Sort::Backlog | Sort::Undelivered, false) => Ok(()),
             (Sort::Size, false) => {
-                wrong("destinations have no size; --messages lists messages, which do")
+                Failure::usage("destinations have no size; --messages lists messages, which do")
             }
             (Sort::Backlog | Sort::Undelivered, true) => {
-                wrong("messages can be sorted by oldest or size only")
+                Failure::usage("messages can be sorted by oldest or size only")
             }
         }
     }
@@ -216,13 +215,12 @@ impl SelectionArgs {
     ///
     /// Fails if an age or a size is none.
     pub fn words(&self) -> Result<Vec<String>, Failure> {
-        let wrong = |what: String| Err(Failure::Usage(what));
         if let Some(older) = self.older.as_ref().filter(|older| read_span(older).is_none()) {
-            return wrong(not_a_span(older));
+            return Failure::usage(not_a_span(older));
         }
         let sizes = self.larger.iter().chain(&self.smaller);
         if let Some(size) = sizes.into_iter().find(|text| size::parse(text).is_none()) {
-            return wrong(format!("{size} is not a size, such as 812, 100k, 10M or 1G"));
+            return Failure::usage(format!("{size} is not a size, such as 812, 100k, 10M or 1G"));
         }
         let what = self.what.iter().map(|what| quoted(&target(what)));
         Ok(what.chain(self.criteria()).collect())

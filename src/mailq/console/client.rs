@@ -96,7 +96,7 @@ pub(super) fn fetch_all<T: DeserializeOwned>(
     let mut objects = Vec::new();
     for_each_object(session, request, |object| {
         if objects.len() == max {
-            return Err(Failure::Protocol(format!("there are more than {max} objects")));
+            return Failure::protocol(format!("there are more than {max} objects"));
         }
         objects.push(object);
         if objects.len() % ROWS_PER_UPDATE == 0 {

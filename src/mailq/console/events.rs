@@ -23,8 +23,7 @@ use zsched_format::printable;
 pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
     let selection = what.map(of).unwrap_or_default();
     if selection.selects_messages() && selection.message_id().is_none() {
-        let message = "events are those of a destination, a host, or a message by its id";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("events are those of a destination, a host, or a message by its id");
     }
     let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
     Ok(Request::new(words.join(" "), "EVENTS"))

@@ -49,7 +49,7 @@ use commands::CheckArgs;
 use orders::OrderCommand;
 use std::io::{self, Write};
 use std::time::Duration;
-use views::View;
+use views::{View, Viewer};
 use zsched_format::printable;
 
 /// Runs a command. Returns the exit status.
@@ -121,7 +121,7 @@ fn execute_command(
             })
         }
         MailqCommand::Job { export: true, order: Some(_), .. } => {
-            Err(Failure::Usage("--export goes without another order".to_string()))
+            Failure::usage("--export goes without another order")
         }
         MailqCommand::Job { id, export: true, .. } => bulk::export(&installation()?, id, screen),
         MailqCommand::Job { id, order: Some(order), .. } => {
@@ -193,9 +193,9 @@ fn show_view(
         // A scheduler closes idle connections, so each round opens a new one.
         let mut files = MessageFiles::new(installation.spool());
         let spool = installation.is_asked().then(|| installation.spool());
-        let shown = client::open(installation).and_then(|mut scheduler| match output.json {
-            true => view.print_json(&mut scheduler, spool, &mut files, screen),
-            false => view.print(&mut scheduler, spool, &mut files, screen),
+        let shown = client::open(installation).and_then(|mut scheduler| {
+            let (scheduler, files) = (&mut scheduler, &mut files);
+            view.show(&mut Viewer { scheduler, spool, files, screen })
         });
         let shown = shown.map_err(|failure| client::advised(failure, installation));
         screen.release()?;
@@ -227,7 +227,7 @@ fn show_view(
 fn interval_of(seconds: f64) -> Result<Duration, Failure> {
     match (0.1..=86_400.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(Failure::Usage("the interval must be 0.1 to 86400 seconds".to_string())),
+        false => Failure::usage("the interval must be 0.1 to 86400 seconds"),
     }
 }
 

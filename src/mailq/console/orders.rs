@@ -118,8 +118,7 @@ impl OrderCommand {
         }
         let may_ask = is_terminal || yes || dry_run;
         if self.verb.is_irreversible && !may_ask && self.args.selection.selects_all() {
-            let message = "this selects all mail: option --yes confirms that";
-            return Err(Failure::Usage(message.to_string()));
+            return Failure::usage("this selects all mail: option --yes confirms that");
         }
         if self.verb.is_irreversible && !yes && !dry_run && is_terminal {
             let outcome = outcome_of(&self.give(&mut open()?, true)?)?;
@@ -383,11 +382,11 @@ fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
     match what {
         // The limit is that of all rings, but the request has to name one.
         None if is_all("maxta") => Ok("ring=*/*".to_string()),
-        None => Err(Failure::Usage(format!(
+        None => Failure::usage(format!(
             "name what {} is for: a clause, as in ring=smtp/* (mailq rings lists them){}",
             limits.join(", "),
             if is_all("maxthr") { ", or a destination, as in smtp/mx.example.org" } else { "" }
-        ))),
+        )),
         Some(what) if what.starts_with("ring=") || is_all("maxthr") => Ok(quoted(&target(what))),
         Some(what) => Ok(quoted(&format!("ring={what}"))),
     }

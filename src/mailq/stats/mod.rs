@@ -53,8 +53,7 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let Some(path) = options.status_log.as_deref().or(installation.status_log()) else {
-        let message = "no status log: name it, or set STATUSLOG in the ZENV file";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("no status log: name it, or set STATUSLOG in the ZENV file");
     };
     let since = options.since.as_deref().map(begin).transpose()?;
     let mut tally = Tally::default();

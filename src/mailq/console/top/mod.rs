@@ -34,8 +34,7 @@ pub(super) fn run(
     terminal: Terminal,
 ) -> Result<(), Failure> {
     if !terminal.is_terminal {
-        let message = "mailq top needs a terminal; mailq summary --watch does not";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("mailq top needs a terminal; mailq summary --watch does not");
     }
     // A failure to connect is reported before the screen is taken over.
     let session = super::client::session(&installation)?;
