@@ -23,8 +23,8 @@ mod views;
 mod zmailer;
 
 mod events;
+mod limits;
 mod messages;
-mod order_result;
 mod orders;
 mod passwd;
 
@@ -99,13 +99,11 @@ fn execute_command(
     };
     match command {
         MailqCommand::Set { setting, until } => {
-            let order = orders::set(setting, until.as_deref())?;
-            orders::send_limits(&mut session()?, order, screen)
+            limits::set(setting, until.as_deref())?.send(&mut session()?, screen)
         }
-        MailqCommand::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
+        MailqCommand::Unset { all: true, .. } => limits::unset_all(&mut session()?, screen),
         MailqCommand::Unset { setting, .. } => {
-            let order = orders::unset(setting)?;
-            orders::send_limits(&mut session()?, order, screen)
+            limits::unset(setting)?.send(&mut session()?, screen)
         }
         MailqCommand::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");

@@ -4,7 +4,6 @@ use super::state::StatusLine;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
-use crate::console::order_result;
 use crate::console::orders::{self, Verb};
 use crate::console::overview::{self, Overview};
 use crate::console::zmailer;
@@ -111,7 +110,7 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
         WorkerCommand::Retry(name) => (Verb::RETRY, name),
     };
     let reply = session.ask_for_line(verb.request(&subject(name)))?;
-    let sentences = order_result::sentences(verb, true, &orders::outcome_of(&reply)?);
+    let sentences = orders::sentences(verb, true, &orders::outcome_of(&reply)?);
     let sentences: Vec<&str> =
         sentences.iter().map(|sentence| sentence.trim_end_matches('.')).collect();
     let text = format!("{name}: {}", sentences.join("; "));
