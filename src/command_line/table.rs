@@ -3,8 +3,8 @@
 //! Each column is as wide as its widest cell. If the lines are too long, columns give way in this
 //! order, the widest of a kind first: titles that are longer than what is below them, long names,
 //! texts, names again; then columns that are marked as optional are left out, the last one first,
-//! then texts. A cell that is cut ends in `…`, and so does the line of titles where a column is left
-//! out, if there is room for the mark.
+//! then texts. A cell that is cut ends in `…`, and so does the line of titles where a column is
+//! left out, if there is room for the mark.
 
 use std::borrow::Cow;
 use zsched_format::printable::{cut, width};

@@ -5,7 +5,7 @@
 //! message-id=<1@example.org>
 //! ```
 
-use super::address_pattern::{AddressPattern, MAX_PATTERN_LEN};
+use super::addresses::{AddressPattern, Addresses, MAX_PATTERN_LEN};
 use super::arguments::{Arguments, SyntaxError, Word};
 use std::time::Duration;
 use zsched_config::parse_interval;
@@ -41,29 +41,6 @@ pub struct FileCriteria {
     pub larger: Option<u64>,
     /// The message file has fewer bytes than this.
     pub smaller: Option<u64>,
-}
-
-/// Sender and recipient criteria, which only the control files can answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The sender matches this.
-    pub sender: Option<AddressPattern>,
-    /// One of the recipients for the same destination matches this.
-    pub recipient: Option<AddressPattern>,
-    /// The Message-ID, without angle brackets, is this one.
-    pub message_id: Option<String>,
-}
-
-impl Addresses {
-    /// Returns true if at least one criterion is given.
-    pub fn is_given(&self) -> bool {
-        self.means_recipients() || self.message_id.is_some()
-    }
-
-    /// Returns true if they distinguish recipients of a message.
-    fn means_recipients(&self) -> bool {
-        self.sender.is_some() || self.recipient.is_some()
-    }
 }
 
 impl FileCriteria {

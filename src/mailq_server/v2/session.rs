@@ -1,7 +1,6 @@
 //! A session of MAILQ version 2: login state, input and the answer in progress.
 
-use super::events::{EventSubject, SubscriberQueue};
-use super::json::events::FeedEvent;
+use super::events::{EventSubject, FeedEvent, SubscriberQueue};
 use super::json::seconds;
 use super::requests::{RequestLine, reply, write_unknown};
 use super::task::{Answer, ClientLog, Demand, Reply, SessionContext, Step, Task};

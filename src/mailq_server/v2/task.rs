@@ -1,9 +1,9 @@
 //! Answers to requests, and the tasks that produce them step by step.
 
 use super::arguments::SyntaxError;
+use super::counters::RequestCounters;
 use super::events::{SubscriberQueue, Subscribers};
 use super::outcome::refusal_line;
-use super::request_counters::RequestCounters;
 use super::selection::FileCriteria;
 use crate::acl::Peer;
 use crate::auth_file::AuthFile;

@@ -6,32 +6,22 @@
 //! | file | view |
 //! |---|---|
 //! | [`summary`] | the queue in numbers |
-//! | [`ages`] | recipients by age, of the top threads |
-//! | [`threads`] | all threads, or the top threads by a rank |
-//! | [`rings`], [`agents`] | rings, agents |
-//! | [`messages`] | messages and their destinations, one line for each |
-//! | [`message`] | one message, and `SHOW MESSAGE` |
+//! | [`threads`] | all threads, or the top threads by a rank; recipients by age, of the top threads |
+//! | [`rings`] | rings, agents |
+//! | [`messages`] | messages and their destinations, one line for each; one message, and `SHOW MESSAGE` |
 //! | [`wait`] | what something waits for |
 //! | [`orders`] | overrides: holds, limits and removals in force |
-//! | [`config`] | the configuration on disk |
-//! | [`counters`] | totals since the start |
-//! | [`events`] | the event feed |
+//! | [`jobs`] | bulk jobs |
+//! | [`process`] | the configuration on disk; totals since the start |
 
-pub mod agents;
-pub mod ages;
-pub mod config;
-pub mod counters;
-pub mod events;
-pub mod jobs;
-pub mod message;
-pub mod messages;
-pub mod orders;
-mod rank;
-pub mod rings;
-pub mod summary;
-pub mod threads;
-mod warnings;
-pub mod wait;
+pub(crate) mod jobs;
+pub(crate) mod messages;
+pub(crate) mod orders;
+pub(crate) mod process;
+pub(crate) mod rings;
+pub(crate) mod summary;
+pub(crate) mod threads;
+pub(crate) mod wait;
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};

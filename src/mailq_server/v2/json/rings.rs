@@ -1,17 +1,20 @@
-//! `SHOW JSON RINGS`: one object per ring.
+//! `SHOW JSON RINGS` and `SHOW JSON AGENTS`: one object per ring or agent.
 
-use super::{line, text};
+use super::{ago, line, seconds, text};
+use crate::classic::state_word;
+use crate::v2::rows::objects;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::Scheduler;
-use zsched_core::view::{Ring, RingId};
-use zsched_mailq_protocol::schema::RingStatus;
+use zsched_core::view::{AgentRow, Ring, RingId};
+use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::schema::{AgentStatus, RingStatus};
 
 /// Maximum number of threads counted per turn.
 const MAX_THREADS_PER_TURN: usize = 10_000;
 /// Maximum number of threads counted per step.
 const MAX_THREADS_PER_STEP: usize = 1000;
 
-fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
+fn ring_status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
     let clause = &ring.clause;
     RingStatus {
         pattern: ring.pattern(),
@@ -30,8 +33,8 @@ fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
     }
 }
 
-/// Answers the request.
-pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
+/// Answers `SHOW JSON RINGS`.
+pub(crate) fn rings(context: &SessionContext<'_>) -> ReplyResult {
     let mut rings = context.scheduler.view().ring_ids().into_iter();
     let mut current: Option<CountedRing> = None;
     let mut counted_in_turn = 0;
@@ -52,7 +55,7 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
         *messages += scheduler.view().count_vertices(next);
         counted_in_turn += next.len();
         if next.is_empty() {
-            line(out, &status(scheduler, ring, *messages));
+            line(out, &ring_status(scheduler, ring, *messages));
             current = None;
         }
         if counted_in_turn < MAX_THREADS_PER_TURN {
@@ -68,4 +71,28 @@ struct CountedRing {
     ring: RingId,
     threads: usize,
     messages: usize,
+}
+
+fn agent_status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
+    let AgentRow { agent, ring, destination } = row;
+    AgentStatus {
+        pid: agent.pid.unwrap_or_default(),
+        channel: Some(text(&ring.channel)),
+        ring: Some(ring.pattern()),
+        thread: destination.map(ToString::to_string),
+        state: state_word(agent.state()).to_string(),
+        jobs: agent.jobs().count() as u64,
+        born: Some(seconds(agent.started_at)),
+        hungry: Some(ago(now, agent.hungry_at)),
+        silent: agent.jobs().next().map(|_| ago(now, agent.progress_at)),
+        fed: agent.fed_at.map(|fed| ago(now, fed)),
+    }
+}
+
+/// Answers `SHOW JSON AGENTS`.
+pub(crate) fn agents(context: &SessionContext<'_>) -> ReplyResult {
+    let agents = context.scheduler.view().agents_after(None).map(|(id, _)| id);
+    Ok(objects(agents, |context, id| {
+        Some(agent_status(&context.scheduler.view().agent(id)?, context.now))
+    }))
 }

@@ -1,4 +1,6 @@
 //! `SHOW JSON THREADS`: one object per thread; all that match, or the top ones by a rank.
+//!
+//! `SHOW JSON AGES`: recipients by age, in all and for the destinations with most of them.
 
 use super::wait::wait;
 use super::{ago, line, seconds, text};
@@ -6,13 +8,14 @@ use crate::classic::state_word;
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::rows::Rows;
 use crate::v2::selection::Selection;
-use crate::v2::task::{Reply, ReplyResult};
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::Scheduler;
+use zsched_core::age_survey::{AgeCounts, AgeSurvey};
 use zsched_core::overrides::DestinationPattern;
 use zsched_core::thread_survey::{SurveyOrder, ThreadSurvey};
 use zsched_core::view::{Agent, Thread};
 use zsched_format::time::Timestamp;
-use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
+use zsched_mailq_protocol::schema::{AGE_LIMITS, ActiveAgent, AgeStatus, ThreadStatus};
 
 /// Maximum number of threads sorted.
 pub(crate) const MAX_SORTED_THREADS: usize = 10_000;
@@ -58,8 +61,8 @@ fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStat
     (status, examined)
 }
 
-/// Answers the request.
-pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
+/// Answers `SHOW JSON THREADS`.
+pub(crate) fn threads(rest: &[u8]) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let limit = limit(&mut words)?;
     let order = words.option("sort").map(|word| match word.text.as_str() {
@@ -94,10 +97,47 @@ pub(crate) fn destinations(
 }
 
 /// Parses `limit=N`, if it is given.
-pub fn limit(words: &mut Arguments) -> Result<Option<usize>, SyntaxError> {
+pub(crate) fn limit(words: &mut Arguments) -> Result<Option<usize>, SyntaxError> {
     let number = words.option("limit").map(|word| {
         let number = word.text.parse().ok().filter(|number| *number > 0);
         number.ok_or_else(|| word.error("limit= is a number above 0"))
     });
     number.transpose()
+}
+
+/// Maximum number of threads or vertices examined per turn for ages.
+const MAX_SEARCHED_PER_TURN: usize = 20_000;
+/// Number of destinations of which ages are shown without `limit=`.
+const DEFAULT_LIMIT: usize = 1000;
+
+/// Answers `SHOW JSON AGES`.
+pub(crate) fn ages(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    let mut words = Arguments::parse(rest)?;
+    let max = limit(&mut words)?.unwrap_or(DEFAULT_LIMIT).min(MAX_SORTED_THREADS);
+    let limits = AGE_LIMITS.iter().map(|minutes| *minutes as i64 * 60).collect();
+    let mut survey = Some(AgeSurvey::new(context.now, limits, max, destinations(words)?));
+    let mut rows = Vec::new().into_iter();
+    Ok(Reply::long_text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        if let Some(current) = &mut survey
+            && !current.advance(context.scheduler, MAX_SEARCHED_PER_TURN)
+        {
+            return Step::Pause;
+        }
+        if let Some(over) = survey.take() {
+            let (total, found) = over.into_counts();
+            line(out, &age_status(None, None, total));
+            rows = found.into_iter();
+        }
+        let Some((destination, counts)) = rows.next() else {
+            return Step::Done;
+        };
+        let (channel, host) = (text(destination.channel()), text(destination.host()));
+        line(out, &age_status(Some(channel), Some(host), counts));
+        Step::More
+    }))
+}
+
+fn age_status(channel: Option<String>, host: Option<String>, counts: AgeCounts) -> AgeStatus {
+    let AgeCounts { recipients, ages } = counts;
+    AgeStatus { channel, host, recipients, minutes: AGE_LIMITS.to_vec(), ages }
 }

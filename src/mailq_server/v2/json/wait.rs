@@ -1,17 +1,20 @@
 //! What mail waits for, as it is sent.
 
-use super::rank::rank;
 use super::{seconds, text};
 use zsched_core::overrides::{Author, Hold};
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
 use zsched_core::{Scheduler, UnreachableReason};
 use zsched_explain::sentence;
 use zsched_format::time::Timestamp;
-use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait, WaitLine};
+use zsched_mailq_protocol::schema::{
+    Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait, WaitLine,
+};
+use zsched_spool::SpoolId;
 
 /// Returns the wait reason of a thread or a message as it is sent.
-pub fn wait(
+pub(super) fn wait(
     scheduler: &Scheduler,
     now: Timestamp,
     wait: &core::Wait<'_>,
@@ -124,4 +127,32 @@ fn set_by(origin: &Origin) -> Option<LimitAuthor> {
     };
     let (by, since) = (set.author.name.clone(), seconds(set.author.since));
     Some(LimitAuthor { by, since, until: set.until.map(seconds) })
+}
+
+/// Returns the rank as it is sent.
+fn rank(rank: &JobRank) -> Rank {
+    let job = &rank.job;
+    let parent = job.has_preempted;
+    Rank {
+        line: rank.line.to_string(),
+        before: job.before.min(MAX_COUNTED_JOBS) as u64,
+        priority: rank.priority,
+        due: job.due,
+        slots: job.slots,
+        blocked: job.is_blocked,
+        preempted_by: job.preempted_by,
+        has_preempted: parent.is_some(),
+        parent: parent.flatten().map(|parent| parent.to_string()),
+        current: job.current.as_ref().map(current),
+    }
+}
+
+fn current(current: &Current<SpoolId>) -> CurrentMessage {
+    CurrentMessage {
+        id: current.message.to_string(),
+        due: current.due,
+        slots: current.slots,
+        needed: current.needed,
+        candidate: current.candidate.map(|candidate| candidate.to_string()),
+    }
 }

@@ -1,3 +1,5 @@
+//! `SHOW SNMP` and `SHOW QUEUE …`: the queue report.
+//!
 //! `SHOW THREAD channel host`: each recipient of a thread, in ten fields separated by TABs.
 //!
 //! ```text
@@ -12,7 +14,7 @@
 use super::requests::next_word;
 use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
 use crate::classic::{HELD, LimitKind, limit_of};
-use crate::queue_report::{ShownThread, push};
+use crate::queue_report::{QueueReport, ReportForm, ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
 use zsched_core::Scheduler;
@@ -26,8 +28,18 @@ const MAX_FILES_PER_LOOKUP: usize = 64;
 /// Maximum number of lines written per step.
 const MAX_LINES_PER_STEP: usize = 32;
 
-/// Answers the request.
-pub(super) fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> ReplyResult {
+/// The queue report in one of its forms.
+pub(super) fn report(form: ReportForm) -> ReplyResult {
+    let mut report = QueueReport::new(form);
+    let is_long = report.is_long();
+    let task = move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        report.write(context.scheduler, context.now, context.process.started, out)
+    };
+    Ok(if is_long { Reply::long_text(task) } else { Reply::text(task) })
+}
+
+/// Answers `SHOW THREAD`.
+pub(super) fn thread(rest: &[u8], _context: &mut SessionContext<'_>) -> ReplyResult {
     let (channel, host) = next_word(rest);
     Ok(Reply::long_text(ThreadText {
         channel: channel.into(),
