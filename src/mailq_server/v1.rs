@@ -136,7 +136,7 @@ impl Dump {
                 self.stage = if self.with_vertices {
                     Stage::Vertices
                 } else {
-                    Stage::KeyLists(KeyLists::none())
+                    Stage::KeyLists(KeyLists::new(ShownKeys::default()))
                 };
             }
             Stage::Vertices => match scheduler.view().message_at_or_after(self.next_number) {
@@ -151,8 +151,8 @@ impl Dump {
                 }
                 None => self.end_vertices(),
             },
-            Stage::KeyLists(webs) => {
-                if !webs.write(out) {
+            Stage::KeyLists(lists) => {
+                if !lists.write(out) {
                     out.extend_from_slice(b"End:\n");
                     self.stage = Stage::Report;
                 }
@@ -199,12 +199,10 @@ impl Dump {
 struct KeyLists {
     following: Vec<u32>,
     destinations: Vec<(Destination, Keys)>,
-    to_come: std::slice::Iter<'static, Section>,
-    section: Option<&'static Section>,
-    /// Next output: index of the destination, and the key to start from.
-    ///
-    /// Key 0 means its first key.
-    next: (usize, u32),
+    /// The lists still to come, the present one first; it has begun if `next` is set.
+    sections: &'static [Section],
+    /// Index of the next destination, and the key to continue from; 0 is its first key.
+    next: Option<(usize, u32)>,
 }
 
 struct Section {
@@ -221,47 +219,46 @@ static SECTIONS: [Section; 2] = [
 const MAX_KEYS_PER_STEP: usize = 1000;
 
 impl KeyLists {
-    /// No vertices, no lines.
-    fn none() -> KeyLists {
-        KeyLists::new(ShownKeys::default())
-    }
-
     fn new(shown: ShownKeys) -> KeyLists {
         let ShownKeys { following, destinations } = shown;
-        let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
+        let sections = if destinations.is_empty() { &[] } else { &SECTIONS[..] };
         let destinations = destinations.into_iter().collect();
-        KeyLists { following, destinations, to_come, section: None, next: (0, 0) }
+        KeyLists { following, destinations, sections, next: None }
     }
 
     /// Writes the next part. Returns true if there is more to write.
     fn write(&mut self, out: &mut Vec<u8>) -> bool {
-        match self.section {
-            Some(section) => self.write_keys(section.name, out),
-            None => self.begin_section(out),
-        }
-        self.section.is_some() || self.to_come.len() > 0
-    }
-
-    fn begin_section(&mut self, out: &mut Vec<u8>) {
-        self.section = self.to_come.next();
-        if let Some(Section { title, name }) = self.section {
-            out.extend_from_slice(title.as_bytes());
-            self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
-            self.next = (0, 0);
-        }
-    }
-
-    /// Writes keys of one destination.
-    ///
-    /// Destinations with the same name share a line.
-    ///
-    /// They are adjacent, because the list is sorted by that name.
-    fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
-        let (index, from) = self.next;
-        let Some((destination, keys)) = self.destinations.get(index) else {
-            self.section = None;
-            return;
+        let Some((Section { title, name }, later)) = self.sections.split_first() else {
+            return false;
         };
+        match self.next {
+            None => {
+                out.extend_from_slice(title.as_bytes());
+                self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
+                self.next = Some((0, 0));
+            }
+            Some((index, from)) => {
+                self.next = self.write_keys(index, from, *name, out);
+                if self.next.is_none() {
+                    self.sections = later;
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes keys of one destination. Returns where to continue, or `None` after the last one.
+    ///
+    /// Destinations with the same name share a line. They are adjacent, because the list is sorted
+    /// by that name.
+    fn write_keys(
+        &self,
+        index: usize,
+        from: u32,
+        name: fn(&Destination) -> &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(usize, u32)> {
+        let (destination, keys) = self.destinations.get(index)?;
         let is_same = |neighbour: Option<usize>| {
             let neighbour = neighbour.and_then(|index| self.destinations.get(index));
             neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
@@ -279,13 +276,12 @@ impl KeyLists {
             }
         }
         if key > 0 {
-            self.next = (index, key);
-            return;
+            return Some((index, key));
         }
         if !is_same(index.checked_add(1)) {
             out.push(b'\n');
         }
-        self.next = (index + 1, 0);
+        Some((index + 1, 0))
     }
 }
 

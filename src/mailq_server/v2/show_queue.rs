@@ -17,7 +17,6 @@ use crate::classic::{HELD, LimitKind, limit_of};
 use crate::queue_report::{QueueReport, ReportForm, ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
-use zsched_core::Scheduler;
 use zsched_core::view::{QueuedVertex, VertexId};
 use zsched_core::why::Reason;
 use zsched_format::time::{ShortDuration, Timestamp};
@@ -41,14 +40,9 @@ pub(super) fn report(form: ReportForm) -> ReplyResult {
 /// Answers `SHOW THREAD`.
 pub(super) fn thread(rest: &[u8], _context: &mut SessionContext<'_>) -> ReplyResult {
     let (channel, host) = next_word(rest);
-    Ok(Reply::long_text(ThreadText {
-        channel: channel.into(),
-        host: host.into(),
-        vertices: None,
-        asked: VecDeque::new(),
-        known: VecDeque::new(),
-        current: None,
-    }))
+    let (channel, host) = (channel.into(), host.into());
+    let (vertices, asked, known) = (None, Vec::new(), VecDeque::new());
+    Ok(Reply::long_text(ThreadText { channel, host, vertices, asked, known }))
 }
 
 struct ThreadText {
@@ -57,100 +51,91 @@ struct ThreadText {
     /// Vertices to be shown; `None` before the first step.
     vertices: Option<vec::IntoIter<VertexId>>,
     /// Vertices whose error addresses are being looked up.
-    asked: VecDeque<VertexId>,
-    /// Vertices that can be shown, with their error addresses.
-    known: VecDeque<(VertexId, Option<Box<[u8]>>)>,
-    /// The vertex that is being shown.
-    current: Option<PartialVertex>,
+    asked: Vec<VertexId>,
+    /// Vertices that can be shown.
+    known: VecDeque<KnownVertex>,
 }
 
-/// A vertex of which some recipients have been shown.
-struct PartialVertex {
+/// A vertex with its error address.
+struct KnownVertex {
     vertex: VertexId,
     address: Vec<u8>,
-    offsets: vec::IntoIter<u32>,
-    index: usize,
+    /// Offsets of the recipients that are still to be shown, once some have been.
+    offsets: Option<vec::IntoIter<u32>>,
+    /// Number of recipients that have been shown.
+    shown: usize,
 }
 
 impl Task for ThreadText {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let scheduler = context.scheduler;
-        let Some(thread) = scheduler.view().thread_id(&self.channel, &self.host) else {
+        let view = context.scheduler.view();
+        let Some(thread) = view.thread_id(&self.channel, &self.host) else {
             return Step::Done;
         };
         let Some(vertices) = &mut self.vertices else {
-            if let Some(thread) = scheduler.view().thread(thread) {
-                ShownThread::new(scheduler, context.now, thread).write_head(out);
+            if let Some(thread) = view.thread(thread) {
+                ShownThread::new(context.scheduler, context.now, thread).write_head(out);
             }
-            self.vertices = Some(scheduler.view().vertices_of_thread(thread).into_iter());
+            self.vertices = Some(view.vertices_of_thread(thread).into_iter());
             return Step::More;
         };
-        if let Some(current) = &mut self.current {
-            let queued = scheduler.view().vertex_in_thread(thread, current.vertex);
-            let has_more =
-                queued.is_some_and(|queued| current.write(scheduler, context.now, &queued, out));
-            if !has_more {
-                self.current = None;
+        if let Some(mut known) = self.known.pop_front() {
+            let queued = view.vertex_in_thread(thread, known.vertex);
+            if queued.is_some_and(|queued| known.write(context, &queued, out)) {
+                self.known.push_front(known);
             }
-            return Step::More;
-        }
-        if let Some((vertex, address)) = self.known.pop_front() {
-            let queued = scheduler.view().vertex_in_thread(thread, vertex);
-            self.current = queued.map(|queued| PartialVertex {
-                vertex,
-                address: visible(address.as_deref().unwrap_or(b"(null)")),
-                offsets: queued.vertex.recipients.pending().into_iter(),
-                index: 0,
-            });
             return Step::More;
         }
         let there = |vertex| {
-            let queued = scheduler.view().vertex_in_thread(thread, vertex)?;
+            let queued = view.vertex_in_thread(thread, vertex)?;
             Some((vertex, queued.message.name.clone()))
         };
-        let next = vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP);
-        let (asked, names): (VecDeque<VertexId>, Vec<SpoolName>) = next.unzip();
+        let (asked, names): (_, Vec<SpoolName>) =
+            vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP).unzip();
         self.asked = asked;
         if names.is_empty() { Step::Done } else { Step::Lookup(Lookup::ErrorAddresses(names)) }
     }
 
     fn take_answer(&mut self, answer: Answer) {
-        let asked = std::mem::take(&mut self.asked);
         if let Answer::Lookup(LookupResult::ErrorAddresses(addresses)) = answer {
             let addresses = addresses.into_iter().chain(std::iter::repeat(None));
-            self.known = asked.into_iter().zip(addresses).collect();
+            let known = |(vertex, address): (_, Option<Box<[u8]>>)| KnownVertex {
+                vertex,
+                address: visible(address.as_deref().unwrap_or(b"(null)")),
+                offsets: None,
+                shown: 0,
+            };
+            self.known = self.asked.drain(..).zip(addresses).map(known).collect();
         }
     }
 }
 
-impl PartialVertex {
+impl KnownVertex {
     /// Writes some recipients. Returns true if there are more.
     fn write(
         &mut self,
-        scheduler: &Scheduler,
-        now: Timestamp,
+        context: &SessionContext<'_>,
         queued: &QueuedVertex<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
+        let (view, vertex) = (context.scheduler.view(), queued.vertex);
         let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
-        let wakeup = seconds(scheduler.view().wakeup_of_vertex(queued));
-        let (expiry, reason) = (seconds(queued.expiry()), scheduler.view().reason_of(queued.id));
-        let (fed, tries) = (queued.vertex.last_fed, queued.vertex.reports);
-        for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
-            push(out, format_args!("{}\t{}\t", queued.message.name, self.index));
+        let (expiry, wakeup) = (seconds(queued.expiry()), seconds(view.wakeup_of_vertex(queued)));
+        let offsets = self.offsets.get_or_insert_with(|| vertex.recipients.pending().into_iter());
+        for offset in offsets.by_ref().take(MAX_LINES_PER_STEP) {
+            push(out, format_args!("{}\t{}\t", queued.message.name, self.shown));
             out.extend_from_slice(&self.address);
+            let (fed, tries) = (vertex.last_fed, vertex.reports);
             push(out, format_args!("\t{offset}\t{expiry}\t{wakeup}\t{fed}\t{tries}\t"));
-            write_reason(now, reason, out);
+            write_reason(context.now, view.reason_of(queued.id), out);
             out.push(b'\t');
             // A TAB would look like another field.
-            let text = queued.text().unwrap_or_default();
-            out.extend(
-                text.iter().map(|byte| if matches!(byte, b'\t' | b'\n') { b' ' } else { *byte }),
-            );
+            let text = queued.text().unwrap_or_default().iter();
+            out.extend(text.map(|byte| if matches!(byte, b'\t' | b'\n') { b' ' } else { *byte }));
             out.push(b'\n');
-            self.index += 1;
+            self.shown += 1;
         }
-        self.offsets.len() > 0
+        offsets.len() > 0
     }
 }
 
@@ -164,10 +149,8 @@ fn write_reason(now: Timestamp, reason: Reason, out: &mut Vec<u8>) {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
         }
         (Reason::Scheduled(at), _) => {
-            push(
-                out,
-                format_args!("scheduled, in {}", ShortDuration(at.seconds_since(now).max(0))),
-            );
+            let left = ShortDuration(at.seconds_since(now).max(0));
+            push(out, format_args!("scheduled, in {left}"));
         }
         (Reason::Kept, _) => out.extend_from_slice(b"kept, priority z"),
         (_, Some(LimitKind::General)) => {}
