@@ -25,7 +25,7 @@ pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
     if selection.selects_messages() && selection.message_id().is_none() {
         return Failure::usage("events are those of a destination, a host, or a message by its id");
     }
-    let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
+    let words = [vec!["SUBSCRIBE".to_string()], selection.words()].concat();
     Ok(Request::new(words.join(" "), "EVENTS"))
 }
 

@@ -172,7 +172,7 @@ pub(super) fn print_envelope(
     files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let request = super::views::messages_request(&super::views::of(id), 1)?;
+    let request = super::views::messages_request(&super::views::of(id), 1);
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
         Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,

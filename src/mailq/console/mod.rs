@@ -48,7 +48,6 @@ use clap::CommandFactory;
 use commands::CheckArgs;
 use orders::OrderCommand;
 use std::io::{self, Write};
-use std::time::Duration;
 use views::{View, Viewer};
 use zsched_format::printable;
 
@@ -141,10 +140,7 @@ fn execute_command(
             let mut files = MessageFiles::new(installation.spool());
             events::follow(&mut session()?, request, *json, &mut files, screen)
         }
-        MailqCommand::Top { interval } => {
-            let interval = interval_of(*interval)?;
-            top::run(installation()?, interval, terminal)
-        }
+        MailqCommand::Top { interval } => top::run(installation()?, *interval, terminal),
         MailqCommand::Passwd { user, permissions, addresses } => {
             passwd::print(user, permissions, addresses, screen)
         }
@@ -181,11 +177,10 @@ fn show_view(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let output = view.output();
-    let interval = output.watch.map(interval_of).transpose()?;
     loop {
         // The screen is cleared when there is something new to show.
         screen.hold();
-        if interval.is_some() && terminal.is_terminal {
+        if output.watch.is_some() && terminal.is_terminal {
             screen.clear()?;
         }
         // A scheduler closes idle connections, so each round opens a new one.
@@ -199,7 +194,7 @@ fn show_view(
         screen.release()?;
         screen.flush()?;
         files.print_note();
-        let Some(interval) = interval else {
+        let Some(interval) = output.watch else {
             return shown;
         };
         match shown {
@@ -219,13 +214,6 @@ fn show_view(
         if !terminal.is_terminal {
             screen.line(&[])?;
         }
-    }
-}
-
-fn interval_of(seconds: f64) -> Result<Duration, Failure> {
-    match (0.1..=86_400.0).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Failure::usage("the interval must be 0.1 to 86400 seconds"),
     }
 }
 

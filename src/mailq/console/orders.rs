@@ -225,7 +225,7 @@ impl OrderCommand {
 
     /// Builds the request, with `is_dry` for a dry run.
     pub(super) fn request(&self, is_dry: bool) -> Result<Request, Failure> {
-        let mut words = self.args.selection.words()?;
+        let mut words = self.args.selection.words();
         if self.all {
             words.push("ALL".to_string());
         }
@@ -309,7 +309,7 @@ pub(super) fn etrn(
 ///
 /// It has none in memory, and none on disk.
 fn has_no_mail(session: &mut Session, host: &str) -> Result<bool, Failure> {
-    let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1)?;
+    let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1);
     // ZMailer's schedulers do not know these requests, and not every user may look.
     let found = client::fetch_all::<ThreadStatus>(session, request);
     if found.is_ok_and(|found| found.is_empty()) {

@@ -53,7 +53,7 @@ pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview
     let summary = client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"))?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Undelivered] {
-        let request = threads_request(&SelectionArgs::default(), sort, limit)?;
+        let request = threads_request(&SelectionArgs::default(), sort, limit);
         let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
         let is_new = |thread: &ThreadStatus| {
             !threads.iter().any(|old: &ThreadStatus| old.name() == thread.name())

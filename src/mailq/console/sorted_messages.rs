@@ -22,7 +22,7 @@ pub(super) fn sorted_messages(
     files: &MessageFiles<'_>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
     let _progress = Progress::start("sorting all messages that match");
-    let request = messages_request(selection, session.entries())?;
+    let request = messages_request(selection, session.entries());
     let mut text = session.ask_for_text(request)?;
     let mut first = FirstRows::new(most);
     while let Some(line) = text.next()? {

@@ -145,26 +145,19 @@ pub enum View {
 }
 
 /// Request for destinations in JSON.
-pub(super) fn threads_request(
-    selection: &SelectionArgs,
-    sort: Sort,
-    limit: usize,
-) -> Result<Request, Failure> {
+pub(super) fn threads_request(selection: &SelectionArgs, sort: Sort, limit: usize) -> Request {
     let options = format!("limit={limit} sort={}", keyword(sort));
-    let words = [selection.words()?, vec![options]].concat().join(" ");
-    Ok(Request::new(format!("SHOW JSON THREADS {words}"), "TT"))
+    let words = [selection.words(), vec![options]].concat().join(" ");
+    Request::new(format!("SHOW JSON THREADS {words}"), "TT")
 }
 
 /// Request for messages in JSON.
-pub(super) fn messages_request(
-    selection: &SelectionArgs,
-    limit: usize,
-) -> Result<Request, Failure> {
-    let mut words = selection.words()?;
+pub(super) fn messages_request(selection: &SelectionArgs, limit: usize) -> Request {
+    let mut words = selection.words();
     if words.is_empty() {
         words.push("*/*".to_string());
     }
-    Ok(Request::new(format!("SHOW JSON MESSAGES {} limit={limit}", words.join(" ")), "TT"))
+    Request::new(format!("SHOW JSON MESSAGES {} limit={limit}", words.join(" ")), "TT")
 }
 
 impl View {
@@ -206,15 +199,15 @@ impl View {
     }
 
     /// The request for JSON, with one reading of what is looked up.
-    fn request(&self, reading: &SelectionArgs) -> Result<Request, Failure> {
+    fn request(&self, reading: &SelectionArgs) -> Request {
         let max = MAX_JSON_DESTINATIONS + 1;
-        Ok(match self {
+        match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
             View::List { sort, limit, messages, .. } => {
-                return match *messages || reading.selects_messages() {
+                match *messages || reading.selects_messages() {
                     true => messages_request(reading, *limit),
                     false => threads_request(reading, sort.unwrap_or_default(), *limit),
-                };
+                }
             }
             View::Ages { what, limit, .. } => {
                 let what = what.as_deref().map_or("*/*".to_string(), subject);
@@ -222,8 +215,8 @@ impl View {
             }
             View::Show { .. } => match reading.message_id() {
                 Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
-                None if reading.selects_messages() => return messages_request(reading, max),
-                None => return threads_request(reading, Sort::default(), max),
+                None if reading.selects_messages() => messages_request(reading, max),
+                None => threads_request(reading, Sort::default(), max),
             },
             View::Why { .. } => why_request("SHOW JSON WHY", reading),
             View::Rings(_) => Request::new(JSON_RINGS, "TT"),
@@ -231,7 +224,7 @@ impl View {
             View::Jobs(_) => Request::new("SHOW JSON JOBS", "TT"),
             View::Orders(_) => Request::new("SHOW JSON ORDERS", "TT"),
             View::Counters { .. } => Request::without_permission("SHOW JSON COUNTERS"),
-        })
+        }
     }
 
     /// Shows the view, for people or as the JSON of the scheduler.
@@ -306,7 +299,7 @@ impl Viewer<'_, '_, '_> {
         }
         let is_summary = matches!(view, View::Summary(_));
         let traffic = self.spool.filter(|_| is_summary).and_then(smtp_traffic::read);
-        let request = view.request(reading)?;
+        let request = view.request(reading);
         let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
         let mut text = session.ask_for_text(request)?;
         let mut count = 0;
@@ -379,7 +372,7 @@ impl Viewer<'_, '_, '_> {
                 return Ok(text?.print_wrapped(self.screen)? > 0);
             }
             View::Rings(_) => {
-                let request = view.request(reading)?;
+                let request = view.request(reading);
                 let json = |session: &mut Session| client::fetch_all(session, request);
                 let rings = overview::json_or_report(self.scheduler, json, |found| found.rings)?;
                 match rings.is_empty() {
@@ -399,7 +392,7 @@ impl Viewer<'_, '_, '_> {
 
     /// The objects of a view that looks nothing up.
     fn fetch<T: DeserializeOwned>(&mut self, view: &View) -> Result<Vec<T>, Failure> {
-        let request = view.request(&SelectionArgs::default())?;
+        let request = view.request(&SelectionArgs::default());
         client::fetch_all(self.scheduler.session()?, request)
     }
 
@@ -409,7 +402,7 @@ impl Viewer<'_, '_, '_> {
         reading: &SelectionArgs,
         limit: usize,
     ) -> Result<Vec<QueuedMessage>, Failure> {
-        let request = messages_request(reading, limit.saturating_add(1))?;
+        let request = messages_request(reading, limit.saturating_add(1));
         client::fetch_all(self.scheduler.session()?, request)
     }
 
@@ -430,7 +423,7 @@ impl Viewer<'_, '_, '_> {
             }
             return Ok(!found.is_empty());
         }
-        let request = threads_request(reading, Sort::default(), MAX_SHOWN_ROWS + 1)?;
+        let request = threads_request(reading, Sort::default(), MAX_SHOWN_ROWS + 1);
         let found: Vec<ThreadStatus> = client::fetch_all(self.scheduler.session()?, request)?;
         match found.as_slice() {
             [thread] => self.show_thread(thread)?,
@@ -489,7 +482,7 @@ fn threads(
     limit: usize,
 ) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
-    let request = threads_request(selection, sort, limit.saturating_add(1))?;
+    let request = threads_request(selection, sort, limit.saturating_add(1));
     if !selection.is_everything() {
         return client::fetch_all(scheduler.session()?, request);
     }

@@ -16,7 +16,7 @@ use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{count, not_a_span, one_line, read_span, span};
+use crate::format::{count, one_line, span, span_argument};
 use clap::Args;
 use zsched_mailq_protocol::schema::{ConfigStatus, ThreadStatus};
 
@@ -29,11 +29,11 @@ const MAX_DESTINATIONS: usize = 1_000_000;
 #[derive(Args, Clone, Debug, Default)]
 pub struct Thresholds {
     /// Warn if the oldest message is older than this, such as 1h
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = span_argument)]
     pub warn_age: Option<f64>,
 
     /// Report critical if the oldest message is older than this
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = span_argument)]
     pub crit_age: Option<f64>,
 
     /// Warn if there are more messages than this
@@ -55,10 +55,6 @@ pub struct Thresholds {
     /// Report critical if less than this is free there, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1)]
     pub crit_free: u8,
-}
-
-fn parse_span(text: &str) -> Result<f64, String> {
-    read_span(text).filter(|span| *span >= 0.0).ok_or_else(|| not_a_span("it"))
 }
 
 /// Result of a check. The numbers are exit statuses.
@@ -137,7 +133,7 @@ fn problem_of_config(scheduler: &mut Scheduler) -> Option<String> {
 }
 
 fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
-    let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS)?;
+    let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS);
     let mut measures = Measures::default();
     let mut has_mail = false;
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
