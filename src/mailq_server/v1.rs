@@ -341,9 +341,9 @@ mod tests {
         for key in 1..=count {
             assert_eq!(shown.add(&all[key as usize % 3]), key);
         }
-        let mut webs = KeyLists::new(shown);
+        let mut lists = KeyLists::new(shown);
         let mut out = Vec::new();
-        while webs.write(&mut out) {}
+        while lists.write(&mut out) {}
         let keys = |wanted: &dyn Fn(u32) -> bool| {
             (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
         };

@@ -9,21 +9,25 @@
 //!
 //! Where lines are long enough, these are columns. So a search in the output finds whole rows.
 
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::summary::short;
-use super::views::print_list;
-use crate::connect::lines::parse_object;
+use super::views::{messages_request, of, print_list};
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::Session;
 use crate::failure::Failure;
 use crate::format::{self, cut, now, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
+use crate::progress::Progress;
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind};
 use serde::Serialize;
 use std::rc::Rc;
 use zsched_mailq_protocol::schema::QueuedMessage;
 
+/// Minimum number of rows that are sorted at once.
+const MIN_SORTED_ROWS: usize = 1000;
 /// Minimum line width for what is in the spool as columns.
 const MIN_WIDTH_OF_COLUMNS: usize = 180;
 /// Maximum number of messages of a list that are looked for in the spool.
@@ -172,7 +176,7 @@ pub(super) fn print_envelope(
     files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let request = super::views::messages_request(&super::views::of(id), 1);
+    let request = messages_request(&of(id), 1);
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
         Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,
@@ -227,4 +231,74 @@ pub(super) fn add_fields(line: &[u8], envelope: &Envelope, to: Vec<&str>) -> Opt
     let fields = serde_json::to_vec(&fields).ok()?;
     let object = line.trim_ascii_end().strip_suffix(b"}")?;
     Some([object, b",", fields.strip_prefix(b"{")?].concat())
+}
+
+/// The first `max` messages in an order that the scheduler does not have, as JSON.
+///
+/// All that match are read, and the first ones kept.
+pub(super) fn sorted(
+    session: &mut Session,
+    selection: &SelectionArgs,
+    max: usize,
+    sort: Sort,
+    files: &MessageFiles<'_>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let _progress = Progress::start("sorting all messages that match");
+    let request = messages_request(selection, session.entries());
+    let mut text = session.ask_for_text(request)?;
+    let mut first = FirstRows::new(max);
+    while let Some(line) = text.next()? {
+        let message: QueuedMessage = parse_object(line)?;
+        let key = match sort {
+            Sort::Size => files.size(message.name.as_deref()).unwrap_or(0) as f64,
+            _ => message.age.unwrap_or(0.0),
+        };
+        first.add(key, line);
+    }
+    Ok(first.finish())
+}
+
+/// The rows with the largest keys.
+struct FirstRows {
+    max: usize,
+    rows: Vec<(f64, Vec<u8>)>,
+}
+
+impl FirstRows {
+    fn new(max: usize) -> FirstRows {
+        FirstRows { max, rows: Vec::new() }
+    }
+
+    fn add(&mut self, key: f64, row: &[u8]) {
+        self.rows.push((key, row.to_vec()));
+        // Each sort drops at least half of the rows, so that their number is bounded.
+        if self.rows.len() > self.max.saturating_mul(2).max(MIN_SORTED_ROWS) {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        self.rows.truncate(self.max);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        self.sort();
+        self.rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_rows_are_those_with_largest_keys() {
+        let mut rows = FirstRows::new(2);
+        for number in (0..3000).chain([5000, 4000]) {
+            rows.add(f64::from(number), number.to_string().as_bytes());
+        }
+        assert!(rows.rows.len() <= MIN_SORTED_ROWS + 1);
+        assert_eq!(rows.finish(), [b"5000".to_vec(), b"4000".to_vec()]);
+    }
 }

@@ -17,7 +17,6 @@ mod ages;
 mod bulk;
 mod overview;
 mod smtp_traffic;
-mod sorted_messages;
 mod summary;
 mod views;
 mod zmailer;

@@ -206,15 +206,15 @@ impl OrderCommand {
         }
     }
 
-    /// Sends the order, and shows how far it is.
+    /// Sends the order, and shows its progress.
     fn give(&self, session: &mut Session, is_dry: bool) -> Result<Vec<u8>, Failure> {
         let progress = Progress::start("searching the queue");
         let mut request = self.request(is_dry)?;
         if progress.is_shown() {
             request.line.push_str(" progress=yes");
         }
-        let answer = session.ask_with_progress(request, |far| {
-            progress.set(String::from_utf8_lossy(far).into_owned());
+        let answer = session.ask_with_progress(request, |done| {
+            progress.set(String::from_utf8_lossy(done).into_owned());
         });
         match answer {
             // The scheduler does not repeat what was named.

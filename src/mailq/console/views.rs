@@ -8,7 +8,6 @@ use super::client;
 use super::messages;
 use super::overview;
 use super::smtp_traffic;
-use super::sorted_messages::sorted_messages;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use super::{ages, bulk};
 use crate::connect::dial::Scheduler;
@@ -290,7 +289,7 @@ impl Viewer<'_, '_, '_> {
     ) -> Result<bool, Failure> {
         let session = self.scheduler.session()?;
         if let (View::List { limit, .. }, Some(order)) = (view, order) {
-            let found = sorted_messages(session, reading, *limit, order, self.files)?;
+            let found = messages::sorted(session, reading, *limit, order, self.files)?;
             for line in &found {
                 let line = messages::with_envelope(line, self.files);
                 writeln!(self.screen, "{}", printable::json(&line))?;
@@ -345,7 +344,7 @@ impl Viewer<'_, '_, '_> {
                         Some(order) => {
                             let (session, max) =
                                 (self.scheduler.session()?, limit.saturating_add(1));
-                            let found = sorted_messages(session, reading, max, order, self.files)?;
+                            let found = messages::sorted(session, reading, max, order, self.files)?;
                             let found = found.iter().map(|line| parse_object(line));
                             found.collect::<Result<_, Failure>>()?
                         }

@@ -73,15 +73,15 @@ fn print_totals(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
             writeln!(screen, "{} {what}", count(number, thing))?;
         }
     }
-    if let [Some(half), Some(most), Some(nearly_all)] =
+    if let [Some(half), Some(p90), Some(p99)] =
         [0.5, 0.9, 0.99].map(|share| tally.delays.within(share))
     {
         writeln!(
             screen,
             "Delay of what was delivered: half within {}, 90 % within {}, 99 % within {}, longest {}",
             span(half),
-            span(most),
-            span(nearly_all),
+            span(p90),
+            span(p99),
             span(tally.delays.longest())
         )?;
     }

@@ -43,8 +43,8 @@ fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut H
     let spool_id = SpoolId { number: name.number(), modified: came }.to_string();
     let message_id = control_file::message_id(file);
     let all = histories.subject.matches_message(&spool_id, message_id.as_deref());
-    let is_it = |index: &usize| all || histories.subject.matches_recipient(file, *index);
-    let matching: Vec<usize> = (0..file.recipients.len()).filter(is_it).collect();
+    let is_wanted = |index: &usize| all || histories.subject.matches_recipient(file, *index);
+    let matching: Vec<usize> = (0..file.recipients.len()).filter(is_wanted).collect();
     let Some(first) = matching.first() else {
         return;
     };

@@ -53,8 +53,8 @@ pub struct Wait {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
     /// `in-line`, `refused`, `window`: the limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub most: Option<u64>,
+    #[serde(rename = "most", skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
     /// `in-line`, `refused`, `window`: the number in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,

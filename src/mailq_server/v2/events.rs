@@ -219,9 +219,10 @@ impl SubscriptionFilter {
     fn matches(&self, about: &EventSubject<'_>) -> bool {
         let goes_there =
             |wanted: &DestinationPattern| about.destinations.iter().any(|d| wanted.matches(d));
-        let is_it =
+        let is_about =
             |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.matches(id, name));
-        self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)
+        self.destinations.as_ref().is_none_or(goes_there)
+            && self.message.as_ref().is_none_or(is_about)
     }
 }
 

@@ -119,9 +119,15 @@ static REQUESTS: &[Request] = &[
     row(&["HOLD"], Attributes::HOLD, holds::hold),
     row(&["RELEASE"], Attributes::HOLD, holds::release),
     row(&["PRIORITY"], Attributes::HOLD, |r, c| operator_order::priority(r, c)),
-    row(&["RETRY"], Attributes::RETRY, |r, c| operator_order::about_mail(r, Verb::Retry, c)),
-    row(&["EXPIRE"], Attributes::EXPIRE, |r, c| operator_order::about_mail(r, Verb::Expire, c)),
-    row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
+    row(&["RETRY"], Attributes::RETRY, |r, c| {
+        operator_order::order_for_selection(r, Verb::Retry, c)
+    }),
+    row(&["EXPIRE"], Attributes::EXPIRE, |r, c| {
+        operator_order::order_for_selection(r, Verb::Expire, c)
+    }),
+    row(&["DELETE"], Attributes::DELETE, |r, c| {
+        operator_order::order_for_selection(r, Verb::Delete, c)
+    }),
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
     row(&["UNSET"], Attributes::SET, limits::unset),

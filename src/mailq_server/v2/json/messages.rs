@@ -47,9 +47,9 @@ pub(crate) fn messages(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRe
     let search = Search::new(selection, context.now, false);
     Ok(Reply::long_text(Rows::new(search, limit, |_, context, found, out| {
         let queued = context.scheduler.view().vertex(found.vertex?)?;
-        let is_it = queued.message.spool_id() == found.id
+        let is_same = queued.message.spool_id() == found.id
             && Some(&queued.thread.destination) == found.target.destination.as_ref();
-        is_it.then(|| line(out, &queued_message(&queued, context.now)))?;
+        is_same.then(|| line(out, &queued_message(&queued, context.now)))?;
         Some(0)
     })))
 }

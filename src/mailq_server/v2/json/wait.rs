@@ -59,7 +59,7 @@ fn add_details(wait: &mut Wait, why: &Why) {
         }
         Why::AgentStarting { pid } => wait.pid = Some(*pid),
         Why::InLine { agents, max, origin, before } => {
-            (wait.used, wait.most) = (Some(*agents as u64), Some(*max as u64));
+            (wait.used, wait.max) = (Some(*agents as u64), Some(*max as u64));
             wait.before = before.map(|before| before as u64);
             wait.set_by = set_by(origin);
         }
@@ -72,12 +72,12 @@ fn add_details(wait: &mut Wait, why: &Why) {
         Why::Refused { refusal, limit, origin, before } => {
             wait.refusal = Some(refusal.word().to_string());
             wait.before = before.map(|before| before as u64);
-            wait.most = limit.map(|limit| limit.max as u64);
+            wait.max = limit.map(|limit| limit.max as u64);
             wait.used = limit.map(|limit| limit.used as u64);
             wait.set_by = set_by(origin);
         }
         Why::Window { used, max, name, .. } => {
-            (wait.used, wait.most) = (Some(*used as u64), Some(*max as u64));
+            (wait.used, wait.max) = (Some(*used as u64), Some(*max as u64));
             wait.of_window = name.as_deref().map(text);
         }
         Why::Pace { at, .. } => wait.at = at.map(seconds),
