@@ -151,18 +151,43 @@ impl KeptEntries {
     }
 }
 
+/// Values of a limited number. Further ones are only counted.
+pub(super) struct Limited<T> {
+    /// The first values.
+    pub kept: Vec<T>,
+    /// Maximum number of values.
+    max: usize,
+    /// Number of values beyond it.
+    pub dropped: u64,
+}
+
+impl<T> Limited<T> {
+    /// Keeps up to `max` values.
+    pub(super) fn new(max: usize) -> Limited<T> {
+        Limited { kept: Vec::new(), max, dropped: 0 }
+    }
+
+    /// Adds a value, if there is room. Returns its index.
+    pub(super) fn push(&mut self, value: impl FnOnce() -> T) -> Option<usize> {
+        if self.kept.len() == self.max {
+            self.dropped += 1;
+            return None;
+        }
+        self.kept.push(value());
+        Some(self.kept.len() - 1)
+    }
+}
+
 /// A search for the histories of a subject.
 pub(super) struct HistorySearch {
     /// Subject of the search.
     pub subject: TraceSubject,
-    queued: Vec<History>,
-    queued_dropped: u64,
+    queued: Limited<History>,
     kept: KeptEntries,
     /// Log lines about hosts as a whole.
     others: KeptEntries,
     /// Reports about messages that match, and those that are such messages.
-    reports: Vec<ReportLine<'static>>,
-    reports_dropped: u64,
+    reports: Limited<ReportLine<'static>>,
     holds: HoldLines,
     /// Stays of messages that match, by destination and spool id.
     ///
@@ -193,13 +218,11 @@ impl HistorySearch {
     pub(super) fn about(subject: TraceSubject) -> HistorySearch {
         HistorySearch {
             subject,
-            queued: Vec::new(),
-            queued_dropped: 0,
+            queued: Limited::new(MAX_SPOOL_MESSAGES),
             kept: KeptEntries::default(),
             others: KeptEntries::default(),
-            reports: Vec::new(),
-            reports_dropped: 0,
-            holds: HoldLines::default(),
+            reports: Limited::new(MAX_REPORTS),
+            holds: HoldLines::new(),
             stays: HashMap::new(),
         }
     }
@@ -214,10 +237,7 @@ impl HistorySearch {
 
     /// Adds a message of the spool.
     pub(super) fn add_spool_message(&mut self, history: History) {
-        match self.queued.len() < MAX_SPOOL_MESSAGES {
-            true => self.queued.push(history),
-            false => self.queued_dropped += 1,
-        }
+        self.queued.push(|| history);
     }
 
     /// Adds a log line, if it matches.
@@ -225,17 +245,10 @@ impl HistorySearch {
         match line {
             LogLine::Status(entry) if self.subject.matches_entry(&entry) => self.kept.push(entry),
             LogLine::Report(report) if self.subject.matches_report(&report) => {
-                self.add_report(report);
+                self.reports.push(|| report.into_owned());
             }
             LogLine::Hold(hold) => self.holds.add(hold),
             LogLine::Status(_) | LogLine::Report(_) | LogLine::Smtp(_) => {}
-        }
-    }
-
-    fn add_report(&mut self, report: ReportLine<'_>) {
-        match self.reports.len() < MAX_REPORTS {
-            true => self.reports.push(report.into_owned()),
-            false => self.reports_dropped += 1,
         }
     }
 
@@ -248,7 +261,7 @@ impl HistorySearch {
             let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
             (destination(entry), entry.spool_id.to_string(), stay)
         });
-        let in_spool = self.queued.iter().flat_map(|history| {
+        let in_spool = self.queued.kept.iter().flat_map(|history| {
             history.destinations().into_iter().map(|destination| {
                 (destination, history.spool_id.clone(), QueueStay { came: history.came, end: None })
             })
@@ -273,7 +286,7 @@ impl HistorySearch {
                 let mut stays = self.stays.values();
                 let ids = [&report.spool_id, &report.report_id];
                 if stays.any(|stays| ids.iter().any(|id| stays.contains_key(&***id))) {
-                    self.add_report(report);
+                    self.reports.push(|| report.into_owned());
                 }
             }
             LogLine::Report(_) | LogLine::Hold(_) | LogLine::Smtp(_) => {}
@@ -293,13 +306,13 @@ impl HistorySearch {
     /// Returns all histories, message by message.
     pub(super) fn finish(&mut self) -> Vec<History> {
         let entries = std::mem::take(&mut self.kept.entries);
-        let mut histories = join(std::mem::take(&mut self.queued), entries);
+        let mut histories = join(std::mem::take(&mut self.queued.kept), entries);
         self.add_reported(&mut histories);
         for history in &mut histories {
             let is_of = |report: &&ReportLine<'_>| {
                 [&report.spool_id, &report.report_id].iter().any(|id| ***id == *history.spool_id)
             };
-            history.reports = self.reports.iter().filter(is_of).cloned().collect();
+            history.reports = self.reports.kept.iter().filter(is_of).cloned().collect();
             let destinations = history.destinations();
             let end = history.end().map(str::to_string);
             history.holds = self.holds.of(&HeldMessage {
@@ -321,7 +334,7 @@ impl HistorySearch {
 
     /// Adds messages that match, and of which only lines about reports are left.
     fn add_reported(&self, histories: &mut Vec<History>) {
-        for report in &self.reports {
+        for report in &self.reports.kept {
             let message_id = report.message_id.as_deref();
             for (id, message_id) in [(&report.spool_id, message_id), (&report.report_id, None)] {
                 let is_known = histories.iter().any(|history| history.spool_id == **id);
@@ -336,21 +349,15 @@ impl HistorySearch {
 
     /// Warns about what was left out.
     pub(super) fn warn(&self) {
-        let lines = self.kept.dropped + self.others.dropped;
-        if lines > 0 {
-            warn(format_args!("the {lines} oldest matching lines are left out"));
-        }
-        if self.reports_dropped > 0 {
-            let count = self.reports_dropped;
-            warn(format_args!("the {count} last matching reports are left out"));
-        }
-        if self.holds.dropped > 0 {
-            let count = self.holds.dropped;
-            warn(format_args!("the {count} last lines about holds are left out"));
-        }
-        if self.queued_dropped > 0 {
-            let count = self.queued_dropped;
-            warn(format_args!("{count} more matching messages in the spool are left out"));
+        for (dropped, what) in [
+            (self.kept.dropped + self.others.dropped, "oldest matching lines"),
+            (self.reports.dropped, "last matching reports"),
+            (self.holds.lines.dropped, "last lines about holds"),
+            (self.queued.dropped, "last matching messages in the spool"),
+        ] {
+            if dropped > 0 {
+                warn(format_args!("the {dropped} {what} are left out"));
+            }
         }
     }
 }
