@@ -3,7 +3,8 @@
 use crate::format::{grouped, last_line, one_line, span_or_dash};
 use crate::screen::Screen;
 use std::io;
-pub(crate) use zsched_command_line::table::{Cell, ColumnKind, Style, Table, TableColumn};
+use zsched_command_line::table::TableColumn;
+pub(crate) use zsched_command_line::table::{Cell, ColumnKind, Style, Table};
 
 /// A column of a table about things of type `T`.
 pub(crate) struct Column<'c, T> {
@@ -83,7 +84,11 @@ pub(crate) fn print_table<'t, T: 't>(
     things: impl IntoIterator<Item = &'t T>,
     screen: &mut Screen<'_>,
 ) -> io::Result<()> {
-    print(&table(columns, things), screen)
+    for line in table(columns, things).lines(screen.columns()) {
+        line.iter().try_for_each(|(text, style)| screen.styled(text, *style))?;
+        screen.line(&[])?;
+    }
+    Ok(())
 }
 
 /// Creates a table of these things.
@@ -101,13 +106,4 @@ pub(crate) fn table<'t, T: 't>(
         columns: columns.iter().map(head).collect(),
         rows: things.into_iter().map(row).collect(),
     }
-}
-
-/// Prints a table that fits the screen.
-pub(crate) fn print(table: &Table, screen: &mut Screen<'_>) -> io::Result<()> {
-    for line in table.lines(screen.columns()) {
-        line.iter().try_for_each(|(text, style)| screen.styled(text, *style))?;
-        screen.line(&[])?;
-    }
-    Ok(())
 }
