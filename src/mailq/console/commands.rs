@@ -303,6 +303,8 @@ impl MailqCommand {
         match self {
             MailqCommand::View(view) => view.output().width,
             MailqCommand::Events { width, .. } => *width,
+            MailqCommand::Trace(what) => what.width,
+            MailqCommand::Stats(what) => what.width,
             _ => None,
         }
     }

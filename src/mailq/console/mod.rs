@@ -54,20 +54,8 @@ use zsched_format::printable;
 pub(crate) fn run(command: &MailqCommand, server_options: &ConnectOptions) -> Result<i32, Failure> {
     match command {
         MailqCommand::Check(check) => return Ok(run_check(check, server_options)?),
-        MailqCommand::Trace(what) => {
-            let terminal = Terminal::of_stdout(what.width);
-            return print_from_files(server_options, terminal, |files, screen| {
-                trace::run(what, files, screen)
-            });
-        }
         MailqCommand::Cat(what) => {
             return cat::run(what, Installation::read(server_options)?.spool()).map(|()| 0);
-        }
-        MailqCommand::Stats(what) => {
-            let terminal = Terminal::of_stdout(what.width);
-            return print_from_files(server_options, terminal, |files, screen| {
-                stats::run(what, files, screen)
-            });
         }
         _ => {}
     }
@@ -85,7 +73,7 @@ fn execute_command(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options);
-    let session = || client::session(&Installation::read(server_options)?);
+    let session = || client::session(&installation()?);
     if let MailqCommand::View(view) = command {
         return show_view(view, &installation()?, terminal, screen);
     }
@@ -147,21 +135,11 @@ fn execute_command(
             zsched_command_line::print_completions(*shell, &mut MailqOptions::command());
             Ok(())
         }
-        // Views, `check`, `trace`, `cat` and `stats` are handled before.
+        MailqCommand::Trace(what) => trace::run(what, &installation()?, screen),
+        MailqCommand::Stats(what) => stats::run(what, &installation()?, screen),
+        // Views, orders, `check` and `cat` are handled before.
         _ => Ok(()),
     }
-}
-
-/// Prints what `print` finds in the files of the installation.
-fn print_from_files(
-    server_options: &ConnectOptions,
-    terminal: Terminal,
-    print: impl FnOnce(&Installation, &mut Screen<'_>) -> Result<(), Failure>,
-) -> Result<i32, Failure> {
-    let mut screen = Screen::of_stdout(terminal);
-    let printed = print(&Installation::read(server_options)?, &mut screen);
-    screen.flush()?;
-    printed.map(|()| 0)
 }
 
 /// Shows the summary, for a command line without a command.

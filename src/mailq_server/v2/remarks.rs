@@ -1,6 +1,7 @@
 //! What else matters about a message: a deadline of its sender, and the report to its sender.
 
 use super::json::seconds;
+use super::task::SessionContext;
 use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::Message;
@@ -10,11 +11,10 @@ use zsched_mailq_protocol::schema::MessageRemark;
 
 /// The remarks about a message.
 pub(super) fn remarks(
-    scheduler: &Scheduler,
+    context: &SessionContext<'_>,
     message: &Message,
-    now: Timestamp,
-) -> impl Iterator<Item = MessageRemark> {
-    deadline(message, now).into_iter().chain(report(scheduler, message))
+) -> impl Iterator<Item = MessageRemark> + use<> {
+    deadline(message, context.now).into_iter().chain(report(context.scheduler, message))
 }
 
 /// What happens at the deadline that the sender has set (RFC 2852).

@@ -42,11 +42,11 @@ impl OutputFormat {
         of_message: bool,
         out: &mut Vec<u8>,
     ) {
-        let (scheduler, now) = (context.scheduler, context.now);
         match self {
-            OutputFormat::Json => line(out, &wait_line(scheduler, now, wait, of_message)),
+            OutputFormat::Json => line(out, &wait_line(context, wait, of_message)),
             OutputFormat::Text => {
-                push(out, format_args!("{}\n", sentence(scheduler, now, of_message, wait)));
+                let sentence = sentence(context.scheduler, context.now, of_message, wait);
+                push(out, format_args!("{sentence}\n"));
             }
         }
     }
@@ -143,7 +143,7 @@ fn of_message(number: u64, format: OutputFormat, scheduler: &Scheduler) -> Reply
         }
         let message = view.message(number).into_iter();
         message
-            .flat_map(|message| remarks(context.scheduler, message, context.now))
+            .flat_map(|message| remarks(context, message))
             .for_each(|remark| format.write_remark(&remark, out));
         Step::Done
     })

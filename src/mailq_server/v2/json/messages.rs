@@ -13,7 +13,6 @@ use crate::v2::search::Search;
 use crate::v2::selection::{MessageName, Selection};
 use crate::v2::show_why::OutputFormat;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::{Message, QueuedVertex};
 use zsched_explain::sentence;
@@ -84,7 +83,7 @@ pub(crate) fn message(
             (",\"destinations\":[", "]}\n")
         }
         OutputFormat::Text => {
-            write_head(context.scheduler, message, context.now, &mut head);
+            write_head(context, message, &mut head);
             ("", "")
         }
     };
@@ -138,7 +137,6 @@ fn status(message: &Message, now: Timestamp) -> MessageStatus {
 }
 
 fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> MessageDestination {
-    let (scheduler, now) = (context.scheduler, context.now);
     let mut offsets = queued.vertex.recipients.pending();
     offsets.truncate(MAX_OFFSETS);
     MessageDestination {
@@ -149,13 +147,13 @@ fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> Messa
         place: queued.place().to_string(),
         expires: queued.expiry().map(seconds),
         offsets,
-        wait: wait(scheduler, now, &scheduler.view().why_vertex(queued), true),
+        wait: wait(context, &context.scheduler.view().why_vertex(queued), true),
     }
 }
 
-fn write_head(scheduler: &Scheduler, message: &Message, now: Timestamp, out: &mut Vec<u8>) {
+fn write_head(context: &SessionContext<'_>, message: &Message, out: &mut Vec<u8>) {
     let Message { name, recipients, pending, failed, priority, .. } = message;
-    let age = ShortDuration(ago(now, message.modified) as i64);
+    let age = ShortDuration(ago(context.now, message.modified) as i64);
     push(out, format_args!("{}, control file {name}, {age} old: ", message.spool_id()));
     let noun = if *recipients == 1 { "recipient" } else { "recipients" };
     push(out, format_args!("{pending} of {recipients} {noun} left"));
@@ -170,7 +168,7 @@ fn write_head(scheduler: &Scheduler, message: &Message, now: Timestamp, out: &mu
         Message { held: true, .. } => b"; it is held\n",
         _ => b"\n",
     });
-    for remark in remarks(scheduler, message, now) {
+    for remark in remarks(context, message) {
         push(out, format_args!("{}\n", remark.sentence));
     }
 }

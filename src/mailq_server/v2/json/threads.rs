@@ -9,12 +9,10 @@ use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::rows::Rows;
 use crate::v2::selection::Selection;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use zsched_core::Scheduler;
 use zsched_core::age_survey::{AgeCounts, AgeSurvey};
 use zsched_core::overrides::DestinationPattern;
 use zsched_core::thread_survey::{SurveyOrder, ThreadSurvey};
 use zsched_core::view::{Agent, Thread};
-use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{AGE_LIMITS, ActiveAgent, AgeStatus, ThreadStatus};
 
 /// Maximum number of threads sorted.
@@ -26,37 +24,38 @@ fn active_agent(agent: &Agent) -> ActiveAgent {
 }
 
 /// Returns the status of a thread, and how many of its messages were examined for it.
-fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStatus, usize) {
-    let (oldest, examined) = scheduler.view().oldest_of(thread);
-    let (window, window_name) = scheduler.view().window_of(thread);
+fn status(context: &SessionContext<'_>, thread: &Thread) -> (ThreadStatus, usize) {
+    let view = context.scheduler.view();
+    let (oldest, examined) = view.oldest_of(thread);
+    let (window, window_name) = view.window_of(thread);
     // Vertices with agents come first, then due ones.
-    let first = scheduler.view().waits_of(thread).next();
+    let first = view.waits_of(thread).next();
     let first = first.map(|mut first| {
         // Those with agents may be new, where others were deferred.
-        first.text = first.text.or_else(|| scheduler.view().last_text_of(thread));
+        first.text = first.text.or_else(|| view.last_text_of(thread));
         first
     });
     let status = ThreadStatus {
         channel: text(thread.destination.channel()),
         host: text(thread.destination.host()),
-        ring: Some(scheduler.view().ring_of(thread).pattern()),
+        ring: Some(view.ring_of(thread).pattern()),
         messages: thread.len() as u64,
         recipients: u64::from(thread.recipients),
         deferred: u64::from(thread.deferred),
-        undelivered: u64::from(scheduler.view().undelivered_of(thread)),
+        undelivered: u64::from(view.undelivered_of(thread)),
         attempts: u64::from(thread.attempts),
         due: thread.due.len() as u64,
         with_agents: thread.fed.len() as u64,
         waiting: thread.waiting.len() as u64,
         held_back: thread.held_back.len() as u64,
-        agents: scheduler.view().agents_of(thread).map(active_agent).collect(),
-        wakeup: scheduler.view().wakeup_of(thread).map(seconds),
-        oldest: oldest.map(|oldest| ago(now, oldest)),
+        agents: view.agents_of(thread).map(active_agent).collect(),
+        wakeup: view.wakeup_of(thread).map(seconds),
+        oldest: oldest.map(|oldest| ago(context.now, oldest)),
         held: thread.held,
-        max_agents: u64::from(scheduler.view().max_agents_of(thread)),
+        max_agents: u64::from(view.max_agents_of(thread)),
         window: window as u64,
         window_name: window_name.map(text),
-        wait: first.map(|first| wait(scheduler, now, &first, false)),
+        wait: first.map(|first| wait(context, &first, false)),
     };
     (status, examined)
 }
@@ -78,7 +77,7 @@ pub(crate) fn threads(rest: &[u8]) -> ReplyResult {
         let scheduler = context.scheduler;
         // The id may belong to another thread by now.
         let thread = scheduler.view().thread(thread).filter(|thread| survey.matches(thread))?;
-        let (status, examined) = status(scheduler, context.now, thread);
+        let (status, examined) = status(context, thread);
         line(out, &status);
         Some(examined)
     })))

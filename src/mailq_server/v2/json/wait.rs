@@ -1,29 +1,24 @@
 //! What mail waits for, as it is sent.
 
 use super::{seconds, text};
+use crate::v2::task::SessionContext;
+use zsched_core::UnreachableReason;
 use zsched_core::overrides::{Author, Hold};
 use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
-use zsched_core::{Scheduler, UnreachableReason};
 use zsched_explain::sentence;
-use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{
     Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait, WaitLine,
 };
 use zsched_spool::SpoolId;
 
 /// Returns the wait reason of a thread or a message as it is sent.
-pub(super) fn wait(
-    scheduler: &Scheduler,
-    now: Timestamp,
-    wait: &core::Wait<'_>,
-    of_message: bool,
-) -> Wait {
+pub(super) fn wait(context: &SessionContext<'_>, wait: &core::Wait<'_>, of_message: bool) -> Wait {
     let mut object = Wait {
         why: wait.why.word().to_string(),
         line: wait.why.line().map(ToString::to_string),
-        sentence: Some(sentence(scheduler, now, of_message, wait)),
+        sentence: Some(sentence(context.scheduler, context.now, of_message, wait)),
         text: wait.text.map(text),
         rank: wait.rank.as_deref().map(rank),
         ..Wait::default()
@@ -34,8 +29,7 @@ pub(super) fn wait(
 
 /// Returns a line of `SHOW JSON WHY`.
 pub(crate) fn wait_line(
-    scheduler: &Scheduler,
-    now: Timestamp,
+    context: &SessionContext<'_>,
     wait: &core::Wait<'_>,
     of_message: bool,
 ) -> WaitLine {
@@ -44,7 +38,7 @@ pub(crate) fn wait_line(
         host: text(wait.destination.host()),
         messages: wait.vertices as u64,
         attempts: wait.tries.into(),
-        wait: self::wait(scheduler, now, wait, of_message),
+        wait: self::wait(context, wait, of_message),
     }
 }
 
