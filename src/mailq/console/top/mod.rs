@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::Terminal;
 use crossterm::event::{self, Event, KeyEventKind};
-use state::{KeyAction, TopState};
+use state::TopState;
 use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -72,20 +72,17 @@ fn follow(
         if !has_changed {
             continue;
         }
-        let action = match event::read() {
+        let command = match event::read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => state.key(key),
             Ok(_) => continue,
             // A signal has interrupted the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Failure::Output(error)),
         };
-        match action {
-            KeyAction::Nothing => {}
-            KeyAction::Leave => return Ok(()),
-            KeyAction::Give(order) => {
-                // The send fails if the worker has ended.
-                drop(orders.send(order));
-            }
+        if state.has_left {
+            return Ok(());
         }
+        // The send fails if the worker has ended.
+        command.into_iter().for_each(|command| drop(orders.send(command)));
     }
 }

@@ -15,16 +15,12 @@ use std::time::{Duration, Instant};
 /// Maximum number of destinations requested per sort order.
 const MAX_DESTINATIONS: usize = 200;
 
-/// An order to the worker, with the name of the destination.
+/// What the worker has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkerCommand {
-    /// Put it on hold.
-    Hold(String),
-    /// Release it.
-    Release(String),
-    /// Try it now.
-    Retry(String),
-    /// Explain why it waits.
+    /// Give an order about the destination of this name.
+    Order(Verb, String),
+    /// Explain why the destination of this name waits.
     Why(String),
     /// Take a snapshot at once.
     Refresh,
@@ -71,12 +67,12 @@ pub(super) fn run(
                 ends_session,
             })
         });
-        let is_look = order == WorkerCommand::Refresh;
+        let is_snapshot = order == WorkerCommand::Refresh;
         if reports.send(report).is_err() {
             return;
         }
         // After an order, a snapshot shows its result.
-        next = if is_look { Instant::now() + interval } else { Instant::now() };
+        next = if is_snapshot { Instant::now() + interval } else { Instant::now() };
     }
 }
 
@@ -91,8 +87,13 @@ fn connected<'s>(
     })
 }
 
-fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport, Failure> {
-    let (verb, name) = match order {
+fn execute(session: &mut Session, command: &WorkerCommand) -> Result<WorkerReport, Failure> {
+    let (verb, name) = match command {
+        WorkerCommand::Order(verb, name) => (*verb, name),
+        WorkerCommand::Why(name) => {
+            let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
+            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
+        }
         WorkerCommand::Refresh => {
             return Ok(WorkerReport::Snapshot(Box::new(
                 match overview::of_session(session, MAX_DESTINATIONS) {
@@ -101,13 +102,6 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
                 },
             )));
         }
-        WorkerCommand::Why(name) => {
-            let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
-            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
-        }
-        WorkerCommand::Hold(name) => (Verb::HOLD, name),
-        WorkerCommand::Release(name) => (Verb::RELEASE, name),
-        WorkerCommand::Retry(name) => (Verb::RETRY, name),
     };
     let reply = session.ask_for_line(verb.request(&subject(name)))?;
     let sentences = orders::sentences(verb, true, &orders::outcome_of(&reply)?);
