@@ -3,9 +3,8 @@
 use super::lines::Peer;
 use super::server::{Server, within};
 use crate::failure::Failure;
-use crate::installation::Installation;
-use crate::pid::{DaemonState, daemon_state};
-use crate::rights::only_users_of;
+use crate::failure::only_users_of;
+use crate::installation::{DaemonState, Installation, daemon_state};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;

@@ -4,11 +4,10 @@ use crate::connect::dial::{Scheduler, dial, dial_control_socket};
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::format::count;
 use crate::installation::Installation;
 use crate::progress::Progress;
-use crate::rights;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -64,7 +63,7 @@ fn refused_user(installation: &Installation) -> Option<Failure> {
     if users::is_root() || users::effective_user() == owner {
         return None;
     }
-    let (only, socket) = (rights::only_root_and(owner), socket.display());
+    let (only, socket) = (failure::only_root_and(owner), socket.display());
     Some(Failure::Denied(format!(
         "{only} may do this, over {socket}; PARAMauthfile in scheduler.cf permits other users to \
          log in"

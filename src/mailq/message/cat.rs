@@ -11,8 +11,7 @@
 
 use super::envelope::{Envelope, same_address, without_brackets};
 use super::files::{for_each_name, read};
-use crate::failure::Failure;
-use crate::rights;
+use crate::failure::{self, Failure};
 use crate::screen::{Terminal, wrap};
 use clap::Args;
 use std::fs::File;
@@ -120,7 +119,7 @@ impl StoredMessage {
 
     fn print_body(&self, spool: &Spool, out: &mut impl Write) -> Result<(), Failure> {
         let path = spool.message_file(&self.envelope.name);
-        let failed = |error| rights::failure(&path, &error);
+        let failed = |error| failure::unreadable(&path, &error);
         let mut body = open_regular(File::options().read(true), &path).map_err(failed)?;
         body.seek(SeekFrom::Start(self.file.body_offset.unwrap_or(0))).map_err(failed)?;
         let mut buffer = vec![0; BUFFER_SIZE];
@@ -179,7 +178,7 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
             let ids = ids.join(" ");
             Err(Failure::NotFound(format!("{what} is not unique; name one of {ids}")))
         }
-        (None, Some((path, error))) => Err(rights::failure(&path, &error)),
+        (None, Some((path, error))) => Err(failure::unreadable(&path, &error)),
         (None, None) => Err(Failure::no_mail(what)),
     }
 }

@@ -1,9 +1,8 @@
 //! Finds and reads the files of messages.
 
 use super::envelope::{self, Envelope};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::format::{count, cut};
-use crate::rights;
 use crate::screen::warn;
 use memchr::memmem;
 use std::collections::HashMap;
@@ -178,7 +177,7 @@ pub(crate) fn for_each_name(
     end.errors.first().map_or(Ok(()), |error| {
         let folder = spool.transport();
         Err(match error.kind() {
-            ErrorKind::PermissionDenied => rights::failure(folder, error),
+            ErrorKind::PermissionDenied => failure::unreadable(folder, error),
             _ => Failure::Installation(format!(
                 "{}; option -Z names the ZENV file that says where the spool is",
                 describe_folder_error(folder, error)

@@ -4,10 +4,10 @@
 
 use super::histories::{History, HistorySearch};
 use crate::failure::Failure;
+use crate::failure::only_users_of;
 use crate::format::count;
 use crate::message::envelope::QueuedRecipient;
 use crate::message::files::{for_each_name, read};
-use crate::rights::only_users_of;
 use std::io::ErrorKind;
 use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE};
 use zsched_format::time::Timestamp;
