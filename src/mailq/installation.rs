@@ -70,8 +70,8 @@ impl Installation {
         self.variable("SMTPSTATUSLOG").map(Path::new)
     }
 
-    /// Returns true if the scheduler of this installation is asked, on this host.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Returns true if the options name no other scheduler than that of this installation.
+    pub(crate) fn asks_own_scheduler(&self) -> bool {
         let ConnectOptions { server, port, .. } = &self.options;
         server.is_none() && port.is_none() && self.mail_server().is_none()
     }

@@ -38,7 +38,7 @@ pub struct MailqOptions {
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
-    /// MailqCommand, if any.
+    /// Command, if any.
     #[command(subcommand)]
     pub command: Option<MailqCommand>,
 }
@@ -232,9 +232,7 @@ impl MailqOptions {
     }
 }
 
-/// Explains a first word that is no command.
-///
-/// The command line cannot be used.
+/// The error text for a command line whose first word is no command.
 ///
 /// The parser takes such a word for the name of a server, and complains about what follows.
 fn unknown_command(

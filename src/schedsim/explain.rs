@@ -182,7 +182,7 @@ fn write_table(
     for (entry, since) in entries.iter().zip(since) {
         let subject = subject(entry, has_messages);
         let colon = if subject.is_empty() || entry.text.is_empty() { "" } else { ": " };
-        let (time, what, text) = (self::format_time(entry.time), entry.what, &entry.text);
+        let (time, what, text) = (format_time(entry.time), entry.what, &entry.text);
         writeln!(out, "{time}  {since:>width$}  {what:<9}  {subject}{colon}{text}")?;
     }
     Ok(())
@@ -205,7 +205,7 @@ fn age(entry: &TimelineEntry) -> f64 {
 
 fn write_json(entry: &TimelineEntry, out: &mut impl Write) -> io::Result<()> {
     let value = serde_json::json!({
-        "time": self::format_time(entry.time),
+        "time": format_time(entry.time),
         "since_arrival": age(entry),
         "what": entry.what,
         "spoolid": entry.message.map(|id| id.to_string()),

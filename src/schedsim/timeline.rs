@@ -416,8 +416,8 @@ fn thread<'s>(core: &'s Scheduler, to: &Destination) -> Option<&'s Thread> {
 }
 
 impl ReplayObserver for Timeline {
-    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
-        self.now = told.time;
+    fn before(&mut self, replayed: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        self.now = replayed.time;
         self.cause = match event {
             Event::Etrn(_) => "the host's mail was asked for",
             Event::Arrived(arrival) if !arrival.etrn_hosts.is_empty() => {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use zsched_format::selection::Selection;
 
 /// Kind of a line of the report.
-pub(crate) enum ReportLine<'a> {
+pub(crate) enum QueueReportLine<'a> {
     /// Head of a ring. The lines after it belong to the ring.
     Head,
     /// A thread: channel, host, and the rest of the line.
@@ -38,13 +38,13 @@ pub(super) fn print<L: LineSource>(
     let mut count: u64 = 0;
     while let Some(line) = lines.next()? {
         count += 1;
-        let is_shown = match ReportLine::of(line) {
-            ReportLine::Head if !wants_all => {
+        let is_shown = match QueueReportLine::of(line) {
+            QueueReportLine::Head if !wants_all => {
                 head = Some(line.to_vec());
                 is_wanted = false;
                 false
             }
-            ReportLine::Thread(channel, host, _)
+            QueueReportLine::Thread(channel, host, _)
                 if wants_all || selection.matches(channel, host) =>
             {
                 if let Some(head) = head.take() {
@@ -53,9 +53,9 @@ pub(super) fn print<L: LineSource>(
                 is_wanted = true;
                 level < 2
             }
-            ReportLine::Thread(..) => false,
-            ReportLine::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
-            ReportLine::Head | ReportLine::Totals => true,
+            QueueReportLine::Thread(..) => false,
+            QueueReportLine::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
+            QueueReportLine::Head | QueueReportLine::Totals => true,
         };
         if is_shown {
             screen.line(&[line])?;
@@ -72,7 +72,7 @@ pub(super) fn read_ages(lines: &mut Lines, threads: &mut [QueuedThread]) -> Resu
         ages.insert(name(channel, host), age);
     }
     while let Some(line) = lines.next()? {
-        if let ReportLine::Thread(channel, host, about) = ReportLine::of(line)
+        if let QueueReportLine::Thread(channel, host, about) = QueueReportLine::of(line)
             && let Some(age) = age(about)
             && let Some(known) = ages.get_mut(&name(channel, host))
         {
@@ -88,16 +88,18 @@ pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
     about[at + 3..].split(u8::is_ascii_whitespace).next()
 }
 
-impl ReportLine<'_> {
+impl QueueReportLine<'_> {
     /// Finds the kind of a line.
-    pub(crate) fn of(line: &[u8]) -> ReportLine<'_> {
+    pub(crate) fn of(line: &[u8]) -> QueueReportLine<'_> {
         if let Some(thread) = line.strip_prefix(b"    ") {
-            return parse_thread(thread).unwrap_or(ReportLine::Detail);
+            return parse_thread(thread).unwrap_or(QueueReportLine::Detail);
         }
         match line.first() {
-            Some(b' ' | b'\t') => ReportLine::Detail,
-            _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => ReportLine::Totals,
-            _ => ReportLine::Head,
+            Some(b' ' | b'\t') => QueueReportLine::Detail,
+            _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => {
+                QueueReportLine::Totals
+            }
+            _ => QueueReportLine::Head,
         }
     }
 }
@@ -106,13 +108,13 @@ impl ReportLine<'_> {
 ///
 /// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
 /// older schedulers. The host may contain blanks.
-fn parse_thread(line: &[u8]) -> Option<ReportLine<'_>> {
+fn parse_thread(line: &[u8]) -> Option<QueueReportLine<'_>> {
     let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
     let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
     let name = line[..end].trim_ascii_end();
     let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
     let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
-    Some(ReportLine::Thread(channel, host, &line[end + 1..]))
+    Some(QueueReportLine::Thread(channel, host, &line[end + 1..]))
 }
 
 fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {

@@ -1,7 +1,7 @@
 //! The summary: one line for each channel and host.
 //!
 //! ```text
-//! THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+//! DESTINATION         MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
 //! smtpx/[127.0.0.66]     3      4    0      3     0     14s  smtp; 500 refused
 //! hold/a.test            1      1    1      0     0     14s
 //! total                  4      5    1      3     0
@@ -17,7 +17,7 @@ const MAX_TEXT_LEN: usize = 60;
 
 /// A thread, or the sum of all.
 #[derive(Debug, Default)]
-struct Row {
+struct Totals {
     name: String,
     messages: u64,
     recipients: u64,
@@ -32,38 +32,38 @@ struct Row {
 
 /// Prints the summary.
 pub(super) fn print(screen: &mut Screen<'_>, threads: &[QueuedThread]) -> Result<(), Failure> {
-    let mut rows: Vec<Row> = threads.iter().map(Row::new).collect();
-    let mut total = Row { name: "total".to_string(), ..Row::default() };
+    let mut rows: Vec<Totals> = threads.iter().map(Totals::new).collect();
+    let mut total = Totals { name: "total".to_string(), ..Totals::default() };
     rows.iter().for_each(|row| total.add(row));
     rows.push(total);
     Ok(print_table(&columns(), &rows, screen)?)
 }
 
-fn columns<'c>() -> [Column<'c, Row>; 8] {
+fn columns<'c>() -> [Column<'c, Totals>; 8] {
     // Programs may read it, so numbers have no separators.
-    let number = |title, number: fn(&Row) -> String| {
+    let number = |title, number: fn(&Totals) -> String| {
         Column::new(title, ColumnKind::Number, move |row| (number(row), Style::Plain))
     };
     [
-        Column::name("DESTINATION", |row: &Row| row.name.clone()),
+        Column::name("DESTINATION", |row: &Totals| row.name.clone()),
         number("MSGS", |row| row.messages.to_string()),
         number("RCPTS", |row| row.recipients.to_string()),
         number("RUN", |row| row.running.to_string()),
         number("RETRY", |row| row.retry.to_string()),
         number("WAIT", |row| row.waiting.to_string()),
         number("OLDEST", |row| row.age.clone()),
-        Column::new("LAST TEXT", ColumnKind::Text, |row: &Row| (row.text.clone(), Style::Plain)),
+        Column::new("LAST TEXT", ColumnKind::Text, |row: &Totals| (row.text.clone(), Style::Plain)),
     ]
 }
 
-impl Row {
-    fn new(thread: &QueuedThread) -> Row {
-        let mut row = Row {
+impl Totals {
+    fn new(thread: &QueuedThread) -> Totals {
+        let mut row = Totals {
             name: visible(&[thread.channel.as_slice(), b"/", &thread.host].concat()),
             messages: thread.vertices.len() as u64,
             age: visible(thread.age.as_deref().unwrap_or(b"-")),
             text: last_text(thread),
-            ..Row::default()
+            ..Totals::default()
         };
         for vertex in &thread.vertices {
             row.recipients = row.recipients.saturating_add(vertex.recipients);
@@ -76,7 +76,7 @@ impl Row {
         row
     }
 
-    fn add(&mut self, other: &Row) {
+    fn add(&mut self, other: &Totals) {
         self.messages += other.messages;
         self.recipients = self.recipients.saturating_add(other.recipients);
         self.running += other.running;
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn aligned_with_long_name_stays_narrow() {
-        let row = |name: &str| Row {
+        let row = |name: &str| Totals {
             name: name.to_string(),
             messages: 1,
             recipients: 1,
             retry: 1,
             age: "5s".to_string(),
             text: "text".to_string(),
-            ..Row::default()
+            ..Totals::default()
         };
         let mut out = Vec::new();
         let rows = [row("a/b"), row(&"x".repeat(100_000))];

@@ -240,11 +240,11 @@ impl Session {
     fn line(&mut self, what_is_next: &str) -> Result<Vec<u8>, Failure> {
         match self.lines.next()? {
             Some(line) => Ok(line.to_vec()),
-            None => Err(self.cut(what_is_next)),
+            None => Err(self.closed_before(what_is_next)),
         }
     }
 
-    fn cut(&self, what_is_next: &str) -> Failure {
+    fn closed_before(&self, what_is_next: &str) -> Failure {
         let server = &self.server;
         Failure::Protocol(format!("{server} closes the connection before {what_is_next}"))
     }
@@ -253,7 +253,7 @@ impl Session {
     fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
         // With `next`, the borrow of the line would last too long.
         if !self.lines.advance()? || !self.lines.is_complete {
-            return Err(self.cut("the end of its answer"));
+            return Err(self.closed_before("the end of its answer"));
         }
         if self.lines.line == b"." {
             self.is_in_text = false;

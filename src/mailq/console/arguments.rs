@@ -153,6 +153,11 @@ impl fmt::Display for SelectionArgs {
 }
 
 impl SelectionArgs {
+    /// The selection of what a command names.
+    pub(super) fn of(what: &str) -> SelectionArgs {
+        SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
+    }
+
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none() && !self.chooses_messages()

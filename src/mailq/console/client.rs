@@ -59,7 +59,8 @@ pub(super) fn advised(failure: Failure, installation: &Installation) -> Failure 
 /// The failure of a user who may not open the control socket of this installation.
 fn refused_user(installation: &Installation) -> Option<Failure> {
     let socket = installation.spool().control_socket();
-    let owner = installation.is_asked().then(|| fs::metadata(&socket).ok()).flatten()?.uid();
+    let owner =
+        installation.asks_own_scheduler().then(|| fs::metadata(&socket).ok()).flatten()?.uid();
     if users::is_root() || users::effective_user() == owner {
         return None;
     }

@@ -5,10 +5,9 @@
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
+use super::arguments::SelectionArgs;
 use super::messages::{self, add_fields};
-use super::views::of;
-use crate::connect::lines::LineSource;
-use crate::connect::lines::parse_object;
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, cut, last_line, one_line};
@@ -21,7 +20,7 @@ use zsched_format::printable;
 
 /// The request for all events, or for those of a destination, a host or a message.
 pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
-    let selection = what.map(of).unwrap_or_default();
+    let selection = what.map(SelectionArgs::of).unwrap_or_default();
     if selection.selects_messages() && selection.message_id().is_none() {
         return Failure::usage("events are those of a destination, a host, or a message by its id");
     }

@@ -12,7 +12,7 @@
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::summary::short;
-use super::views::{messages_request, of, print_list};
+use super::views::{messages_request, print_list};
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::Session;
 use crate::failure::Failure;
@@ -38,13 +38,13 @@ const MAX_NAMED_RECIPIENTS: usize = 2;
 const MAX_SHOWN_RECIPIENTS: usize = 20;
 
 /// A message and one of its destinations.
-struct Row<'m> {
+struct MessageRow<'m> {
     message: &'m QueuedMessage,
-    in_spool: Option<RowInSpool>,
+    in_spool: Option<SpoolDetails>,
 }
 
 /// What is in the spool about a row.
-struct RowInSpool {
+struct SpoolDetails {
     sender: String,
     /// The first recipients, and the number of the others.
     recipients: Option<String>,
@@ -62,13 +62,16 @@ pub(super) fn print(
     let row = |(index, message): (usize, _)| {
         let is_read = index < limit.0.min(MAX_MESSAGES_FROM_SPOOL);
         let envelope = is_read.then(|| envelope_of(message, files)).flatten();
-        Row { message, in_spool: envelope.map(|envelope| RowInSpool::new(&envelope, message)) }
+        MessageRow {
+            message,
+            in_spool: envelope.map(|envelope| SpoolDetails::new(&envelope, message)),
+        }
     };
-    let rows: Vec<Row<'_>> = messages.iter().enumerate().map(row).collect();
+    let rows: Vec<MessageRow<'_>> = messages.iter().enumerate().map(row).collect();
     let is_wide = screen.columns().is_none_or(|columns| columns >= MIN_WIDTH_OF_COLUMNS);
-    let are_columns = files.are_here() && is_wide;
+    let are_columns = files.has_found_any() && is_wide;
     let columns = columns(are_columns);
-    if are_columns || !files.are_here() {
+    if are_columns || !files.has_found_any() {
         return print_list(&columns, &rows, limit, "", screen);
     }
     let width = screen.columns().unwrap_or_default();
@@ -82,9 +85,9 @@ fn envelope_of(message: &QueuedMessage, files: &mut MessageFiles<'_>) -> Option<
     files.envelope(&message.id, message.name.as_deref())
 }
 
-fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
+fn columns<'m>(with_spool: bool) -> Vec<Column<'m, MessageRow<'m>>> {
     let now = now();
-    let place = |row: &Row<'m>| {
+    let place = |row: &MessageRow<'m>| {
         let place = short(row.message.place.as_deref().unwrap_or_default());
         let style = match place.as_str() {
             "held" => Style::Warning,
@@ -93,41 +96,43 @@ fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
         };
         (place, style)
     };
-    let in_spool = |title, kind, text: fn(&RowInSpool) -> Option<String>| {
-        let cell = move |row: &Row<'m>| {
+    let in_spool = |title, kind, text: fn(&SpoolDetails) -> Option<String>| {
+        let cell = move |row: &MessageRow<'m>| {
             let text = row.in_spool.as_ref().and_then(text);
             (text.map_or("-".to_string(), |text| one_line(&text)), Style::Plain)
         };
         with_spool.then(|| Column::new(title, kind, cell))
     };
     let columns = [
-        Some(Column::word("ID", |row: &Row<'m>| cut(&one_line(&row.message.id), 40))),
-        Some(Column::name("DESTINATION", |row: &Row<'m>| {
+        Some(Column::word("ID", |row: &MessageRow<'m>| cut(&one_line(&row.message.id), 40))),
+        Some(Column::name("DESTINATION", |row: &MessageRow<'m>| {
             format!("{}/{}", row.message.channel, row.message.host)
         })),
         in_spool("FROM", ColumnKind::Text, |row| Some(row.sender.clone())),
         in_spool("TO", ColumnKind::Text, |row| row.recipients.clone()),
-        Some(Column::number("RCPTS", |row: &Row<'m>| row.message.recipients).optional()),
+        Some(Column::number("RCPTS", |row: &MessageRow<'m>| row.message.recipients).optional()),
         in_spool("SIZE", ColumnKind::Number, |row| Some(row.size.clone())),
-        Some(Column::span("AGE", |row: &Row<'m>| row.message.age)),
-        Some(Column::number("TRIES", |row: &Row<'m>| row.message.attempts).optional()),
+        Some(Column::span("AGE", |row: &MessageRow<'m>| row.message.age)),
+        Some(Column::number("TRIES", |row: &MessageRow<'m>| row.message.attempts).optional()),
         Some(Column::new("STATE", ColumnKind::Word, place)),
         Some(
-            Column::span("EXPIRES", move |row: &Row<'m>| {
+            Column::span("EXPIRES", move |row: &MessageRow<'m>| {
                 row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
             })
             .optional(),
         ),
         in_spool("SUBJECT", ColumnKind::Text, |row| row.subject.clone()),
-        Some(Column::text("LAST TEXT", Style::Dim, |row: &Row<'m>| row.message.text.as_deref())),
+        Some(Column::text("LAST TEXT", Style::Dim, |row: &MessageRow<'m>| {
+            row.message.text.as_deref()
+        })),
     ];
     columns.into_iter().flatten().collect()
 }
 
-impl RowInSpool {
-    fn new(envelope: &Envelope, message: &QueuedMessage) -> RowInSpool {
+impl SpoolDetails {
+    fn new(envelope: &Envelope, message: &QueuedMessage) -> SpoolDetails {
         let QueuedMessage { channel, host, recipients, .. } = message;
-        RowInSpool::of_recipients(envelope, envelope.queued_for(channel, host), *recipients)
+        SpoolDetails::of_recipients(envelope, envelope.queued_for(channel, host), *recipients)
     }
 
     /// Names the first of these recipients, of which there are `number`.
@@ -135,11 +140,11 @@ impl RowInSpool {
         envelope: &Envelope,
         recipients: impl Iterator<Item = &'e str>,
         number: u64,
-    ) -> RowInSpool {
+    ) -> SpoolDetails {
         let named: Vec<&str> = recipients.take(MAX_NAMED_RECIPIENTS).collect();
         let others = number.saturating_sub(named.len() as u64);
         let more = if others > 0 { format!(" +{others}") } else { String::new() };
-        RowInSpool {
+        SpoolDetails {
             sender: envelope.sender.clone(),
             recipients: (!named.is_empty()).then(|| named.join(", ") + &more),
             size: format::size(envelope.size),
@@ -148,7 +153,7 @@ impl RowInSpool {
     }
 
     fn in_words(&self) -> String {
-        let RowInSpool { sender, recipients, size, subject } = self;
+        let SpoolDetails { sender, recipients, size, subject } = self;
         let to = recipients.as_ref().map_or(String::new(), |to| format!(" to {to}"));
         let subject = subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
         format!("from {sender}{to}, size {size}{subject}")
@@ -158,13 +163,13 @@ impl RowInSpool {
 /// Describes a message with all its recipients, of which there are `number`, in one line.
 pub(super) fn in_words(envelope: &Envelope, number: u64) -> String {
     let recipients = envelope.recipients.iter().map(|to| to.recipient.as_str());
-    RowInSpool::of_recipients(envelope, recipients, number).in_words()
+    SpoolDetails::of_recipients(envelope, recipients, number).in_words()
 }
 
-impl Row<'_> {
+impl MessageRow<'_> {
     /// What is in the spool, as a line below the row.
     fn details(&self) -> String {
-        let words = self.in_spool.as_ref().map_or("-".to_string(), RowInSpool::in_words);
+        let words = self.in_spool.as_ref().map_or("-".to_string(), SpoolDetails::in_words);
         format!("    {}", one_line(&words))
     }
 }
@@ -176,7 +181,7 @@ pub(super) fn print_envelope(
     files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let request = messages_request(&of(id), 1);
+    let request = messages_request(&SelectionArgs::of(id), 1);
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
         Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,

@@ -162,7 +162,7 @@ fn show_view(
         }
         // A scheduler closes idle connections, so each round opens a new one.
         let mut files = MessageFiles::new(installation.spool());
-        let spool = installation.is_asked().then(|| installation.spool());
+        let spool = installation.asks_own_scheduler().then(|| installation.spool());
         let shown = client::open(installation).and_then(|mut scheduler| {
             let (scheduler, files) = (&mut scheduler, &mut files);
             view.show(&mut Viewer { scheduler, spool, files, screen })
@@ -209,7 +209,7 @@ fn run_check(check: &CheckArgs, server_options: &ConnectOptions) -> io::Result<i
     let measured = Installation::read(server_options).and_then(|installation| {
         let measured = check::measure(&mut client::open(&installation)?, check.what.as_deref());
         let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;
-        if installation.is_asked() && check.what.is_none() {
+        if installation.asks_own_scheduler() && check.what.is_none() {
             measures.spool = Some(check::SpoolState::read(installation.spool()));
             let traffic = smtp_traffic::read(installation.spool());
             measures.warnings.extend(traffic.iter().flat_map(smtp_traffic::warnings));

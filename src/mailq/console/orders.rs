@@ -1,9 +1,9 @@
 //! Orders to the scheduler, with a dry run before those that are final; and their results.
 
-use super::arguments::{OrderOptions, Sort, is_bare_word, quoted};
+use super::arguments::{OrderOptions, SelectionArgs, Sort, is_bare_word, quoted};
 use super::client;
 use super::commands::{MailqCommand, OrderArgs};
-use super::views::{JSON_SUMMARY, of, threads_request};
+use super::views::{JSON_SUMMARY, threads_request};
 use crate::classic;
 use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
@@ -137,7 +137,7 @@ impl OrderCommand {
             true => {
                 writeln!(screen, "{}", printable::json(without_ok(&reply)))?;
                 match self.has_done_nothing(&outcome_of(&reply)?) {
-                    true => Err(self.nothing()),
+                    true => Err(self.nothing_matches()),
                     false => Ok(()),
                 }
             }
@@ -160,7 +160,7 @@ impl OrderCommand {
     }
 
     /// The failure of an order that no mail matches.
-    fn nothing(&self) -> Failure {
+    fn nothing_matches(&self) -> Failure {
         let selection = &self.args.selection;
         let how = match selection.what.as_deref().filter(|what| is_bare_word(what)) {
             Some(word) => {
@@ -218,7 +218,7 @@ impl OrderCommand {
         });
         match answer {
             // The scheduler does not repeat what was named.
-            Err(Failure::NotFound(_)) if self.verb != Verb::RELEASE => Err(self.nothing()),
+            Err(Failure::NotFound(_)) if self.verb != Verb::RELEASE => Err(self.nothing_matches()),
             other => other,
         }
     }
@@ -250,10 +250,10 @@ impl OrderCommand {
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if self.has_done_nothing(outcome) {
-            unseen(outcome).map_or(Ok(()), |sentence| screen.wrapped(&sentence))?;
-            return Err(self.nothing());
+            not_examined(outcome).map_or(Ok(()), |sentence| screen.wrapped(&sentence))?;
+            return Err(self.nothing_matches());
         }
-        print_result(self.verb, self.is_scope(), outcome, screen)?;
+        print_sentences(self.verb, self.is_scope(), outcome, screen)?;
         if self.verb == Verb::HOLD && self.args.selection.chooses_messages() {
             screen.wrapped("Only messages that are queued now are held, not those that come.")?;
         }
@@ -309,7 +309,7 @@ pub(super) fn etrn(
 ///
 /// It has none in memory, and none on disk.
 fn has_no_mail(session: &mut Session, host: &str) -> Result<bool, Failure> {
-    let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1);
+    let request = threads_request(&SelectionArgs::of(&format!("*/{host}")), Sort::default(), 1);
     // ZMailer's schedulers do not know these requests, and not every user may look.
     let found = client::fetch_all::<ThreadStatus>(session, request);
     if found.is_ok_and(|found| found.is_empty()) {
@@ -343,7 +343,7 @@ pub(super) fn send(
 ///
 /// `is_scope` is true for a hold or release of destinations or a ring: it also applies to mail that
 /// arrives later.
-fn print_result(
+fn print_sentences(
     verb: Verb,
     is_scope: bool,
     result: &OrderResult,
@@ -362,7 +362,7 @@ fn print_result(
 }
 
 /// How many messages were not examined, if there are any.
-fn unseen(result: &OrderResult) -> Option<String> {
+fn not_examined(result: &OrderResult) -> Option<String> {
     let messages = capitalized(&count(result.unseen, "message"));
     let sentence = format!("{messages} on disk only: not examined (paged out, or not loaded yet)");
     (result.unseen > 0).then_some(sentence)
@@ -403,7 +403,7 @@ pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec
         let held = capitalized(&count(held, "recipient"));
         sentences.push(format!("{held} on hold: release them first"));
     }
-    sentences.extend(unseen(result));
+    sentences.extend(not_examined(result));
     sentences
 }
 

@@ -180,7 +180,7 @@ impl View {
     fn selection(&self) -> SelectionArgs {
         match self {
             View::List { selection, .. } => selection.clone(),
-            View::Show { what, .. } | View::Why { what, .. } => of(what),
+            View::Show { what, .. } | View::Why { what, .. } => SelectionArgs::of(what),
             _ => SelectionArgs::default(),
         }
     }
@@ -242,16 +242,11 @@ impl View {
             }
         }
         match selection.is_everything() {
-            false => Err(nothing(&selection)),
+            false => Err(nothing_found(&selection)),
             true if is_json => Ok(()),
             true => Ok(writeln!(viewer.screen, "The queue is empty.")?),
         }
     }
-}
-
-/// A selection of what a command names.
-pub(super) fn of(what: &str) -> SelectionArgs {
-    SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
 }
 
 fn why_request(verb: &str, reading: &SelectionArgs) -> Request {
@@ -260,7 +255,7 @@ fn why_request(verb: &str, reading: &SelectionArgs) -> Request {
 }
 
 /// The failure of a look-up that found nothing in any reading.
-fn nothing(selection: &SelectionArgs) -> Failure {
+fn nothing_found(selection: &SelectionArgs) -> Failure {
     let is_word = selection.what.as_deref().is_some_and(is_bare_word);
     let readings =
         if is_word { " (as a host, a channel and a recipient)" } else { selection.hint(false) };
@@ -465,7 +460,7 @@ impl Viewer<'_, '_, '_> {
         for (title, value) in lines {
             self.screen.wrapped(&format!("{title:<13}{value}"))?;
         }
-        let found = self.messages(&of(&thread.name()), MAX_SHOWN_ROWS)?;
+        let found = self.messages(&SelectionArgs::of(&thread.name()), MAX_SHOWN_ROWS)?;
         if found.is_empty() {
             return Ok(());
         }

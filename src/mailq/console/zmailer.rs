@@ -1,4 +1,4 @@
-//! Reads the reports of ZMailer's schedulers into the types of [`super::model`].
+//! Reads the reports of ZMailer's schedulers into an [`Overview`].
 //!
 //! Both versions of the protocol have the same report on threads, rings and totals:
 //!
@@ -13,7 +13,7 @@
 
 use super::overview::Overview;
 use crate::classic::queue::{DeliveryState, QueuedThread};
-use crate::classic::report_reader::ReportLine;
+use crate::classic::report_reader::QueueReportLine;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LIMITS, LineSource, Lines};
@@ -60,23 +60,23 @@ fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
     let (mut ring, mut is_whole) = (String::new(), false);
     while let Some(line) = lines.next()? {
         let text = String::from_utf8_lossy(line);
-        match ReportLine::of(line) {
-            ReportLine::Thread(channel, host, items) if threads.len() < max => {
+        match QueueReportLine::of(line) {
+            QueueReportLine::Thread(channel, host, items) if threads.len() < max => {
                 threads.push(read_thread([channel, host, items], &ring, summary.time));
             }
-            ReportLine::Detail if line.starts_with(b"\t") && rings.len() < max => {
+            QueueReportLine::Detail if line.starts_with(b"\t") && rings.len() < max => {
                 rings.push(read_ring(&ring, &text));
             }
-            ReportLine::Totals if line.starts_with(b"Kids:") => read_totals(&text, summary),
-            ReportLine::Totals => {
+            QueueReportLine::Totals if line.starts_with(b"Kids:") => read_totals(&text, summary),
+            QueueReportLine::Totals => {
                 read_counts(&text, summary);
                 is_whole = true;
             }
             // `smtp/*/0` has the pattern and a flag.
-            ReportLine::Head => {
+            QueueReportLine::Head => {
                 ring = text.rsplit_once('/').map_or(&*text, |(pattern, _)| pattern).to_string();
             }
-            ReportLine::Thread(..) | ReportLine::Detail => {}
+            QueueReportLine::Thread(..) | QueueReportLine::Detail => {}
         }
     }
     if !is_whole {

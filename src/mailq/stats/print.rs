@@ -1,6 +1,6 @@
 //! Output of `mailq stats`.
 
-use super::tally::{ByName, Outcomes, SmtpCounts, SmtpTally, Tally, Traffic};
+use super::tally::{ByName, Outcomes, SmtpCounts, Tally, Traffic};
 use crate::format::{count, span};
 use crate::screen::Screen;
 use crate::table::{Column, print_table};
@@ -15,7 +15,7 @@ use std::io;
 const MAX_HOURS: usize = 48;
 
 /// A row of a table.
-type Row<'t, V> = (&'t str, &'t V);
+type NamedValue<'t, V> = (&'t str, &'t V);
 
 /// Prints the tally for people.
 pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -> io::Result<()> {
@@ -38,7 +38,7 @@ pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
     } else if !has_smtp {
         writeln!(printer.screen, "No lines in this time.")?;
     }
-    if has_smtp { printer.smtp(&tally.smtp) } else { Ok(()) }
+    if has_smtp { printer.smtp() } else { Ok(()) }
 }
 
 struct StatsPrinter<'t, 's> {
@@ -49,7 +49,8 @@ struct StatsPrinter<'t, 's> {
 }
 
 impl StatsPrinter<'_, '_> {
-    fn smtp(&mut self, tally: &SmtpTally) -> io::Result<()> {
+    fn smtp(&mut self) -> io::Result<()> {
+        let tally = &self.tally.smtp;
         let SmtpCounts { messages, recipients, refused, deferred } = tally.all;
         let (messages, recipients) = (count(messages, "message"), count(recipients, "recipient"));
         writeln!(
@@ -57,11 +58,11 @@ impl StatsPrinter<'_, '_> {
             "By SMTP: {messages} accepted for {recipients}, {refused} refused, {deferred} deferred\n"
         )?;
         let columns = [
-            Column::name("SMTP CLIENT", |row: &Row<'_, SmtpCounts>| row.0.to_string()),
-            Column::number("ACCEPTED", |row: &Row<'_, SmtpCounts>| row.1.messages),
-            Column::number("RCPTS", |row: &Row<'_, SmtpCounts>| row.1.recipients),
-            Column::number("REFUSED", |row: &Row<'_, SmtpCounts>| row.1.refused),
-            Column::number("DEFERRED", |row: &Row<'_, SmtpCounts>| row.1.deferred),
+            Column::name("SMTP CLIENT", |row: &NamedValue<'_, SmtpCounts>| row.0.to_string()),
+            Column::number("ACCEPTED", |row: &NamedValue<'_, SmtpCounts>| row.1.messages),
+            Column::number("RCPTS", |row: &NamedValue<'_, SmtpCounts>| row.1.recipients),
+            Column::number("REFUSED", |row: &NamedValue<'_, SmtpCounts>| row.1.refused),
+            Column::number("DEFERRED", |row: &NamedValue<'_, SmtpCounts>| row.1.deferred),
         ];
         print_table(&columns, &tally.clients.top(self.limit, SmtpCounts::total), self.screen)?;
         self.reasons("SMTP REPLY", &tally.reasons)
@@ -114,10 +115,12 @@ impl StatsPrinter<'_, '_> {
 
     fn traffic(&mut self, title: &'static str, traffic: &ByName<Traffic>) -> io::Result<()> {
         let rows = traffic.top(self.limit, |traffic| traffic.outcomes.total());
-        let mut columns = vec![Column::name(title, |row: &Row<'_, Traffic>| row.0.to_string())];
-        columns.extend(outcome_columns(self.tally, |row: &Row<'_, Traffic>| row.1.outcomes));
-        columns.push(Column::span("AVERAGE", |row: &Row<'_, Traffic>| row.1.average_delay()));
-        columns.push(Column::span("LONGEST", |row: &Row<'_, Traffic>| {
+        let mut columns =
+            vec![Column::name(title, |row: &NamedValue<'_, Traffic>| row.0.to_string())];
+        columns.extend(outcome_columns(self.tally, |row: &NamedValue<'_, Traffic>| row.1.outcomes));
+        columns
+            .push(Column::span("AVERAGE", |row: &NamedValue<'_, Traffic>| row.1.average_delay()));
+        columns.push(Column::span("LONGEST", |row: &NamedValue<'_, Traffic>| {
             (row.1.outcomes.delivered > 0).then_some(row.1.longest_delay)
         }));
         writeln!(self.screen)?;
@@ -131,8 +134,8 @@ impl StatsPrinter<'_, '_> {
         }
         writeln!(self.screen)?;
         let columns = [
-            Column::number("TIMES", |row: &Row<'_, u64>| *row.1),
-            Column::name(title, |row: &Row<'_, u64>| row.0.to_string()),
+            Column::number("TIMES", |row: &NamedValue<'_, u64>| *row.1),
+            Column::name(title, |row: &NamedValue<'_, u64>| row.0.to_string()),
         ];
         print_table(&columns, &rows, self.screen)
     }

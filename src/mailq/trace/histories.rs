@@ -34,7 +34,7 @@ pub(super) struct History {
     pub sender: Option<String>,
     /// Arrival, in milliseconds since the epoch.
     #[serde(skip)]
-    pub came: Option<i64>,
+    pub arrived: Option<i64>,
     /// Recipients in the spool; none if the message is not there.
     pub queued: Vec<QueuedRecipient>,
     /// Attempts at delivery.
@@ -197,7 +197,7 @@ pub(super) struct HistorySearch {
 
 /// Time of a message in the queue.
 struct QueueStay {
-    came: Option<i64>,
+    arrived: Option<i64>,
     /// In the form of the log; `None` if it is still there.
     end: Option<String>,
 }
@@ -207,7 +207,7 @@ impl QueueStay {
     fn has(&self, entry: &StatusLine<'_>) -> bool {
         let is_after = || {
             let time: Option<jiff::Timestamp> = entry.time.parse().ok();
-            time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
+            time.zip(self.arrived).is_some_and(|(time, arrived)| time.as_millisecond() >= arrived)
         };
         self.end.as_ref().is_none_or(|end| *entry.time <= **end) && is_after()
     }
@@ -254,16 +254,20 @@ impl HistorySearch {
 
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`take_again`](HistorySearch::take_again) can find more in a second reading
+    /// Returns true if [`take_in_second_pass`](HistorySearch::take_in_second_pass) can find more in a second reading
     /// of the log. It returns false if nothing or very much matches.
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
-            let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
+            let stay = QueueStay { arrived: entry.arrived_at(), end: Some(entry.time.to_string()) };
             (destination(entry), entry.spool_id.to_string(), stay)
         });
         let in_spool = self.queued.kept.iter().flat_map(|history| {
             history.destinations().into_iter().map(|destination| {
-                (destination, history.spool_id.clone(), QueueStay { came: history.came, end: None })
+                (
+                    destination,
+                    history.spool_id.clone(),
+                    QueueStay { arrived: history.arrived, end: None },
+                )
             })
         });
         let mut count = 0;
@@ -278,7 +282,7 @@ impl HistorySearch {
     /// Adds a log line about another message.
     ///
     /// It made one of ours wait, or is a report about it.
-    pub(super) fn take_again(&mut self, line: LogLine<'_>) {
+    pub(super) fn take_in_second_pass(&mut self, line: LogLine<'_>) {
         match line {
             LogLine::Status(entry) => self.add_host_entry(entry),
             // The first reading has added the others.
@@ -318,10 +322,10 @@ impl HistorySearch {
             history.holds = self.holds.of(&HeldMessage {
                 spool_id: &history.spool_id,
                 destinations: &destinations,
-                came: history.came,
+                arrived: history.arrived,
                 end: end.as_deref(),
             });
-            let stay = QueueStay { came: history.came, end };
+            let stay = QueueStay { arrived: history.arrived, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
                 let is_other = *entry.spool_id != *history.spool_id;
@@ -377,7 +381,7 @@ fn join(queued: Vec<History>, entries: VecDeque<(usize, StatusLine<'static>)>) -
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
         history.message_id = history.message_id.take().or_else(|| text(&entry.message_id));
         history.sender = history.sender.take().or_else(|| text(&entry.sender));
-        history.came = history.came.or_else(|| entry.arrived_at());
+        history.arrived = history.arrived.or_else(|| entry.arrived_at());
         history.attempts.push(entry);
     }
     for found in queued {

@@ -26,7 +26,7 @@ pub(super) struct HeldMessage<'m> {
     /// Channels and hosts of its recipients.
     pub destinations: &'m HashSet<(String, String)>,
     /// Arrival, in milliseconds since the epoch.
-    pub came: Option<i64>,
+    pub arrived: Option<i64>,
     /// Time of its last line, in the form of the log; `None` if it is still in the queue.
     pub end: Option<&'m str>,
 }
@@ -83,7 +83,7 @@ impl HoldLines {
                 EVERYTHING => !std::mem::take(&mut in_force).is_empty(),
                 scope => in_force.remove(scope),
             };
-            if message.has_come_after(line) {
+            if message.arrived_after(line) {
                 shown.retain(|hold| in_force.contains(&*hold.scope));
             } else if was_held {
                 shown.push(line);
@@ -94,9 +94,9 @@ impl HoldLines {
 }
 
 impl HeldMessage<'_> {
-    fn has_come_after(&self, line: &HoldLine<'_>) -> bool {
+    fn arrived_after(&self, line: &HoldLine<'_>) -> bool {
         let time: Option<jiff::Timestamp> = line.time.parse().ok();
-        time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() < came)
+        time.zip(self.arrived).is_some_and(|(time, arrived)| time.as_millisecond() < arrived)
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     const ID: &str = "S4711AbmKUKEJuuHwA";
 
     /// The seconds and scopes of what is shown of `lines`: second, order, scope.
-    fn shown(lines: &[(u32, HoldOrder, &str)], came: i64, end: Option<u32>) -> Vec<String> {
+    fn shown(lines: &[(u32, HoldOrder, &str)], arrived: i64, end: Option<u32>) -> Vec<String> {
         let time = |second: u32| format!("1970-01-01T00:00:{second:02}.000Z");
         let mut all = HoldLines::new();
         for (second, order, scope) in lines {
@@ -119,7 +119,7 @@ mod tests {
         let message = HeldMessage {
             spool_id: ID,
             destinations: &destinations,
-            came: Some(came * 1000),
+            arrived: Some(arrived * 1000),
             end: end.as_deref(),
         };
         let found = all.of(&message).into_iter();

@@ -123,7 +123,7 @@ fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Fai
     let damage = log_files::read(path, |line| histories.take(line))?;
     damage.warn(path);
     if histories.needs_second_pass() {
-        log_files::read(path, |line| histories.take_again(line))?;
+        log_files::read(path, |line| histories.take_in_second_pass(line))?;
     }
     Ok(())
 }

@@ -53,7 +53,7 @@ impl HistoryPrinter<'_, '_> {
     }
 
     fn history(&mut self, history: &History) -> io::Result<()> {
-        let arrived = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
+        let arrived = history.arrived.and_then(|time| jiff::Timestamp::from_millisecond(time).ok());
         let parts = [
             history.message_id.as_ref().map(|id| format!(" {id}")),
             history.sender.as_ref().map(|sender| format!(" from {sender}")),
@@ -316,7 +316,7 @@ mod tests {
         let mut histories = HistorySearch::about(TraceSubject::parse(what));
         lines().into_iter().for_each(|line| histories.take(line));
         if histories.needs_second_pass() {
-            lines().into_iter().for_each(|line| histories.take_again(line));
+            lines().into_iter().for_each(|line| histories.take_in_second_pass(line));
         }
         histories.finish()
     }

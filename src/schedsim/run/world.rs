@@ -200,7 +200,7 @@ impl World {
 
     /// Returns the hosts in a simulation that begins at `start`.
     pub(super) fn hosts(&self, start: Timestamp) -> Hosts {
-        let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
+        let rules = self.host.iter().map(|host| (host.name.0.clone(), host.behaviour(start)));
         Hosts::new(rules.collect(), HostBehaviour::default())
     }
 }
@@ -214,7 +214,7 @@ fn place(text: &str, at: usize) -> String {
 }
 
 impl Host {
-    fn nature(&self, start: Timestamp) -> HostBehaviour {
+    fn behaviour(&self, start: Timestamp) -> HostBehaviour {
         let usual = HostBehaviour::default();
         let span = |given: Option<Span>, usual| given.map_or(usual, |span| span.0);
         HostBehaviour {

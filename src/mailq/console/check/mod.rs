@@ -8,11 +8,11 @@ mod spool_state;
 
 pub(crate) use spool_state::{SpoolState, warnings};
 
-use super::arguments::Sort;
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::overview;
 use super::summary::hold_words;
-use super::views::{JSON_SUMMARY, of, threads_request};
+use super::views::{JSON_SUMMARY, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -133,7 +133,7 @@ fn problem_of_config(scheduler: &mut Scheduler) -> Option<String> {
 }
 
 fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
-    let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS);
+    let request = threads_request(&SelectionArgs::of(what), Sort::default(), MAX_DESTINATIONS);
     let mut measures = Measures::default();
     let mut has_mail = false;
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {

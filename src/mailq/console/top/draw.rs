@@ -186,7 +186,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
     let rows: Vec<Line<'_>> = lines.collect();
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     frame.render_widget(titles, head);
-    let mut selection = ListState::default().with_selected(Some(state.place(&threads)));
+    let mut selection = ListState::default().with_selected(Some(state.selected_index(&threads)));
     let list = List::new(rows).highlight_style(Style::default().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(list, body, &mut selection);
 }
@@ -216,7 +216,7 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pal
 /// Draws the last text of the destination, and the last message.
 fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let threads = state.threads();
-    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text());
+    let text = threads.get(state.selected_index(&threads)).and_then(|thread| thread.text());
     let columns = usize::from(area.width);
     let reply = match text.map(last_line).filter(|text| !text.is_empty()) {
         Some(text) => {
@@ -254,7 +254,7 @@ fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
 mod tests {
     use super::*;
     use crate::console::overview::Overview;
-    use crate::console::top::state::StatusLine;
+    use crate::console::top::state::StatusMessage;
     use crate::console::top::worker::WorkerReport;
     use expect_test::{Expect, expect};
     use ratatui::Terminal;
@@ -282,7 +282,7 @@ mod tests {
             overview.threads[0].wakeup = None;
             overview.summary.time += seconds;
             overview.summary.recipients_out += seconds as u64 * 10;
-            state.take(WorkerReport::Snapshot(Box::new(overview)));
+            state.apply(WorkerReport::Snapshot(Box::new(overview)));
         }
         state
     }
@@ -367,9 +367,13 @@ mod tests {
         let mut state = state();
         let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
-        state.take(WorkerReport::Reason(vec![sentence.to_string()]));
+        state.apply(WorkerReport::Reason(vec![sentence.to_string()]));
         let text = "HOLD is refused: no\nmailq: advice".to_string();
-        state.take(WorkerReport::Status(StatusLine { text, is_bad: true, ends_session: false }));
+        state.apply(WorkerReport::Status(StatusMessage {
+            text,
+            is_bad: true,
+            ends_session: false,
+        }));
         drawn(
             &mut state,
             60,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keys ──► state ──► draw ──► terminal
-//!            ▲ │ orders
+//!            ▲ │ commands
 //!  snapshots │ ▼
 //!           worker: the session with the scheduler
 //! ```
@@ -38,21 +38,21 @@ pub(super) fn run(
     }
     // A failure to connect is reported before the screen is taken over.
     let session = super::client::session(&installation)?;
-    let (orders, for_worker) = mpsc::channel();
-    let (to_us, reports) = mpsc::channel();
+    let (commands, to_execute) = mpsc::channel();
+    let (to_show, reports) = mpsc::channel();
     // The worker ends when its channel is closed, or with the process.
     std::thread::spawn(move || {
-        worker::run(session, &installation, interval, &for_worker, &to_us);
+        worker::run(session, &installation, interval, &to_execute, &to_show);
     });
     let mut screen = ratatui::try_init().map_err(Failure::Output)?;
-    let result = follow(&mut screen, &orders, &reports, terminal.has_colour);
+    let result = follow(&mut screen, &commands, &reports, terminal.has_colour);
     ratatui::try_restore().map_err(Failure::Output)?;
     result
 }
 
 fn follow(
     screen: &mut ratatui::DefaultTerminal,
-    orders: &mpsc::Sender<WorkerCommand>,
+    commands: &mpsc::Sender<WorkerCommand>,
     reports: &mpsc::Receiver<WorkerReport>,
     has_colour: bool,
 ) -> Result<(), Failure> {
@@ -60,7 +60,7 @@ fn follow(
     let mut has_changed = true;
     loop {
         while let Ok(report) = reports.try_recv() {
-            state.take(report);
+            state.apply(report);
             has_changed = true;
         }
         if has_changed {
@@ -83,6 +83,6 @@ fn follow(
             return Ok(());
         }
         // The send fails if the worker has ended.
-        command.into_iter().for_each(|command| drop(orders.send(command)));
+        command.into_iter().for_each(|command| drop(commands.send(command)));
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct TopState {
     /// Name of the selected destination, which keys act on.
     pub selected: Option<String>,
     /// Result or error of the last action.
-    pub message: Option<StatusLine>,
+    pub message: Option<StatusMessage>,
     /// Reason why something waits, while it is shown.
     pub reason: Option<Vec<String>>,
     /// True while the keys are explained.
@@ -40,7 +40,7 @@ pub(super) struct TopState {
 
 /// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StatusLine {
+pub(super) struct StatusMessage {
     /// Text.
     pub text: String,
     /// True for an error.
@@ -51,7 +51,7 @@ pub(super) struct StatusLine {
 
 impl TopState {
     /// Applies a report of the worker.
-    pub(super) fn take(&mut self, report: WorkerReport) {
+    pub(super) fn apply(&mut self, report: WorkerReport) {
         match report {
             WorkerReport::Snapshot(overview) => {
                 self.message.take_if(|message| message.ends_session);
@@ -93,7 +93,7 @@ impl TopState {
     }
 
     /// Index of the selected destination, or 0 if it is gone.
-    pub(super) fn place(&self, threads: &[&ThreadStatus]) -> usize {
+    pub(super) fn selected_index(&self, threads: &[&ThreadStatus]) -> usize {
         let is_selected = |thread: &&ThreadStatus| Some(thread.name()) == self.selected;
         threads.iter().position(is_selected).unwrap_or(0)
     }
@@ -143,13 +143,13 @@ impl TopState {
     /// Name of the destination that keys act on.
     fn chosen(&self) -> Option<String> {
         let threads = self.threads();
-        threads.get(self.place(&threads)).map(|thread| thread.name())
+        threads.get(self.selected_index(&threads)).map(|thread| thread.name())
     }
 
     fn go(&mut self, by: isize) {
         let threads = self.threads();
         let last = threads.len().saturating_sub(1);
-        let place = self.place(&threads).saturating_add_signed(by).min(last);
+        let place = self.selected_index(&threads).saturating_add_signed(by).min(last);
         self.selected = threads.get(place).map(|thread| thread.name());
     }
 }
@@ -187,12 +187,12 @@ mod tests {
     #[test]
     fn rates_are_differences_between_snapshots() {
         let mut state = TopState::default();
-        state.take(overview(10.0, 100, &[]));
+        state.apply(overview(10.0, 100, &[]));
         assert!(state.rates_out.is_empty());
-        state.take(overview(12.0, 110, &[]));
+        state.apply(overview(12.0, 110, &[]));
         // A restarted scheduler counts from 0.
-        state.take(overview(14.0, 5, &[]));
-        state.take(overview(15.0, 6, &[]));
+        state.apply(overview(14.0, 5, &[]));
+        state.apply(overview(15.0, 6, &[]));
         assert_eq!(state.rates_out, [5.0, 1.0]);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn keys_act_on_selected_destination() {
         let mut state = TopState::default();
         assert_eq!(press(&mut state, "h"), None);
-        state.take(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
+        state.apply(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
         assert_eq!(
             press(&mut state, "h"),
             Some(WorkerCommand::Order(Verb::HOLD, "smtp/b".to_string()))
@@ -210,7 +210,7 @@ mod tests {
             Some(WorkerCommand::Order(Verb::RETRY, "smtp/c".to_string()))
         );
         // The selection follows the destination.
-        state.take(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
+        state.apply(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
         assert_eq!(press(&mut state, "e"), Some(WorkerCommand::Why("smtp/c".to_string())));
         assert_eq!(
             press(&mut state, "kkkssu"),
@@ -218,7 +218,7 @@ mod tests {
         );
         assert_eq!(press(&mut state, "kkkk\n"), Some(WorkerCommand::Why("smtp/a".to_string())));
         // Once it is gone, the first one is selected.
-        state.take(overview(3.0, 0, &[("b", 3, 1)]));
+        state.apply(overview(3.0, 0, &[("b", 3, 1)]));
         assert_eq!(
             press(&mut state, "h"),
             Some(WorkerCommand::Order(Verb::HOLD, "smtp/b".to_string()))
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn box_is_closed_by_any_key() {
         let mut state = TopState::default();
-        state.take(WorkerReport::Reason(vec!["it waits".to_string()]));
+        state.apply(WorkerReport::Reason(vec!["it waits".to_string()]));
         assert_eq!((press(&mut state, "q"), state.reason.clone()), (None, None));
         assert_eq!(press(&mut state, "?q"), None);
         assert!(!state.has_left);
@@ -240,17 +240,21 @@ mod tests {
     fn connection_error_is_cleared_by_snapshot() {
         let mut state = TopState::default();
         let error = |ends_session| {
-            WorkerReport::Status(StatusLine { text: "x".to_string(), is_bad: true, ends_session })
+            WorkerReport::Status(StatusMessage {
+                text: "x".to_string(),
+                is_bad: true,
+                ends_session,
+            })
         };
-        state.take(error(true));
+        state.apply(error(true));
         assert!(state.message.as_ref().is_some_and(|message| message.is_bad));
-        state.take(overview(1.0, 0, &[]));
+        state.apply(overview(1.0, 0, &[]));
         assert_eq!(state.message, None);
-        state.take(error(false));
-        state.take(overview(2.0, 0, &[]));
+        state.apply(error(false));
+        state.apply(overview(2.0, 0, &[]));
         assert!(state.message.is_some());
         press(&mut state, "p");
-        state.take(overview(3.0, 9, &[]));
+        state.apply(overview(3.0, 9, &[]));
         assert_eq!(state.overview.summary.recipients_out, 0);
     }
 }

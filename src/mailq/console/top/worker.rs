@@ -1,6 +1,6 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use super::state::StatusLine;
+use super::state::StatusMessage;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
@@ -32,42 +32,42 @@ pub(super) enum WorkerReport {
     /// A snapshot of the queue.
     Snapshot(Box<Overview>),
     /// Result of an order, or an error.
-    Status(StatusLine),
+    Status(StatusMessage),
     /// Sentences on why something waits.
     Reason(Vec<String>),
 }
 
-/// Runs until the channel of orders or of reports is closed.
+/// Runs until the channel of commands or of reports is closed.
 pub(super) fn run(
     session: Session,
     installation: &Installation,
     interval: Duration,
-    orders: &Receiver<WorkerCommand>,
+    commands: &Receiver<WorkerCommand>,
     reports: &Sender<WorkerReport>,
 ) {
     let mut session = Some(session);
     let mut next = Instant::now();
     loop {
-        let order = match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(order) => order,
+        let command = match commands.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(command) => command,
             Err(RecvTimeoutError::Timeout) => WorkerCommand::Refresh,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let result =
-            connected(&mut session, installation).and_then(|session| execute(session, &order));
+            connected(&mut session, installation).and_then(|session| execute(session, &command));
         let report = result.unwrap_or_else(|failure| {
             let ends_session = failure.ends_session();
             if ends_session {
                 // The next one begins with the next snapshot.
                 session = None;
             }
-            WorkerReport::Status(StatusLine {
+            WorkerReport::Status(StatusMessage {
                 text: failure.to_string(),
                 is_bad: true,
                 ends_session,
             })
         });
-        let is_snapshot = order == WorkerCommand::Refresh;
+        let is_snapshot = command == WorkerCommand::Refresh;
         if reports.send(report).is_err() {
             return;
         }
@@ -108,5 +108,5 @@ fn execute(session: &mut Session, command: &WorkerCommand) -> Result<WorkerRepor
     let sentences: Vec<&str> =
         sentences.iter().map(|sentence| sentence.trim_end_matches('.')).collect();
     let text = format!("{name}: {}", sentences.join("; "));
-    Ok(WorkerReport::Status(StatusLine { text, is_bad: false, ends_session: false }))
+    Ok(WorkerReport::Status(StatusMessage { text, is_bad: false, ends_session: false }))
 }

@@ -47,7 +47,7 @@ impl Task for ConfigTask {
 
 /// Totals since the start, except those called levels.
 #[derive(Serialize)]
-struct Counters<'t> {
+struct CountersJson<'t> {
     time: f64,
     started: f64,
     pid: u32,
@@ -57,12 +57,12 @@ struct Counters<'t> {
     mailq: &'t RequestCounters,
     /// Levels: load averages over one and over five minutes.
     load: Option<(f64, f64)>,
-    disks: Disks<'t>,
+    disks: DisksJson<'t>,
 }
 
 /// Usage of file systems; `null` if the folder or file does not exist.
 #[derive(Serialize)]
-struct Disks<'t> {
+struct DisksJson<'t> {
     /// The file system of message files.
     queue: Option<&'t DiskSpace>,
     /// The file system of control files.
@@ -78,14 +78,14 @@ pub(crate) fn counters() -> ReplyResult {
 fn write_counters(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut Vec<u8>) {
     let [queue, transport, log] =
         host.disks.each_ref().map(|disk| Some(disk).filter(|disk| **disk != DiskSpace::default()));
-    let counters = Counters {
+    let counters = CountersJson {
         time: seconds(context.now),
         started: seconds(context.process.started),
         pid: context.process.pid,
         totals: &context.scheduler.view().totals().counters,
         mailq: context.request_counters,
         load: host.load,
-        disks: Disks { queue, transport, log },
+        disks: DisksJson { queue, transport, log },
     };
     line(out, &counters);
 }
