@@ -81,8 +81,8 @@ impl<'w> Screen<'w> {
 
     /// Prints printable parts in styles, with a blank between them, as one wrapped line.
     pub(crate) fn wrapped_parts(&mut self, parts: &[(String, Style)]) -> io::Result<()> {
-        // Wrapping does not count the escape sequences of styles. A style is in force up to its end,
-        // also on the next line.
+        // Wrapping does not count the escape sequences of styles. A style is in force until it is
+        // ended, also on the next line.
         let parts = parts.iter().map(|(text, style)| self.in_style(&printable::line(text), *style));
         let line = parts.collect::<Vec<String>>().join(" ");
         let lines = wrap_printable(&line, self.columns);

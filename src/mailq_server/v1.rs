@@ -18,7 +18,7 @@
 //! destination.
 
 use super::queue_report::{QueueReport, ReportForm, push};
-use crate::classic::{HELD, LimitKind, limit_of};
+use crate::classic::{LimitKind, limit_of, words_of_wait};
 use crate::v2::Step;
 use std::collections::BTreeMap;
 use zsched_core::view::{QueuedVertex, Totals};
@@ -299,17 +299,9 @@ fn write_notes(
     out.push(b'(');
     let reason = scheduler.view().reason_of(queued.id);
     let newest = scheduler.view().agents_of(queued.thread).next();
-    match (reason, newest, limit_of(reason)) {
-        (Reason::Held, ..) => out.extend_from_slice(HELD.as_bytes()),
-        (Reason::Retry(at), ..) => {
-            push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
-        }
-        (Reason::Scheduled(at), ..) => {
-            let left = ShortDuration(at.seconds_since(now).max(0));
-            push(out, format_args!("scheduled, in {left}"));
-        }
-        (Reason::Kept, ..) => out.extend_from_slice(b"kept, priority z"),
-        (Reason::Request, ..) => out.extend_from_slice(INACTIVE),
+    match (words_of_wait(reason, now), newest, limit_of(reason)) {
+        (Some(words), ..) => out.extend_from_slice(words.as_bytes()),
+        _ if reason == Reason::Request => out.extend_from_slice(INACTIVE),
         (_, Some(agent), _) => {
             let pid = agent.pid.unwrap_or_default();
             let is_next = queued.thread.due.first() == Some(queued.id);
@@ -319,7 +311,7 @@ fn write_notes(
         (.., Some(LimitKind::General)) => out.extend_from_slice(b"waiting for slot"),
         (.., Some(LimitKind::Channel)) => out.extend_from_slice(b"waiting for channel slot"),
         (.., Some(LimitKind::Ring)) => out.extend_from_slice(b"waiting for thread slot"),
-        (_, None, None) => out.extend_from_slice(INACTIVE),
+        (None, None, None) => out.extend_from_slice(INACTIVE),
     }
     if let Some(expiry) = queued.expiry() {
         let (left, tries) = (ShortDuration(expiry.seconds_since(now)), queued.vertex.reports);

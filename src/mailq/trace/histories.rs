@@ -254,8 +254,9 @@ impl HistorySearch {
 
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`take_in_second_pass`](HistorySearch::take_in_second_pass) can find more in a second reading
-    /// of the log. It returns false if nothing or very much matches.
+    /// Returns true if a second reading of the log, by
+    /// [`take_in_second_pass`](HistorySearch::take_in_second_pass), can find more. It returns false
+    /// if nothing or very much matches.
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let stay = QueueStay { arrived: entry.arrived_at(), end: Some(entry.time.to_string()) };

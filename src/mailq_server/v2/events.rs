@@ -267,7 +267,7 @@ impl QueuedLines {
 
 /// Answers `SUBSCRIBE`.
 pub(crate) fn subscribe(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    Ok(Reply::Stream(context.watch.subscribe(SubscriptionFilter::parse(rest)?)))
+    Ok(Reply::Stream(context.subscribers.subscribe(SubscriptionFilter::parse(rest)?)))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const MAX_STEPS_PER_TURN: usize = 20;
 /// A search and its progress.
 pub(super) struct Search {
     selection: Selection,
-    selector: MailFilter,
+    filter: MailFilter,
     cursor: Cursor,
     /// Entries that are being compared with their files.
     asked: Vec<Selected>,
@@ -33,9 +33,9 @@ impl Search {
     ///
     /// `held` restricts it to messages that are held one by one.
     pub(super) fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
-        let selector = MailFilter { held, ..selection.selector(now) };
+        let filter = MailFilter { held, ..selection.filter(now) };
         let cursor = Cursor::default();
-        Search { selection, selector, cursor, asked: Vec::new(), matching: Vec::new() }
+        Search { selection, filter, cursor, asked: Vec::new(), matching: Vec::new() }
     }
 
     /// Takes the next step.
@@ -57,7 +57,7 @@ impl Search {
         }
         let reads = self.selection.files.is_given();
         let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
-        let mut found = context.scheduler.view().select(&self.selector, &mut self.cursor, count);
+        let mut found = context.scheduler.view().select(&self.filter, &mut self.cursor, count);
         found.retain(|found| self.selection.matches_name(found));
         if self.selection.files.addresses.is_given() {
             // An entry that is not in memory has no destination to look for.

@@ -496,8 +496,8 @@ fn write_stuffed(lines: &[u8], out: &mut Vec<u8>) {
 
 /// Publishes an order as an event.
 fn publish_order(context: &SessionContext<'_>, by: &str, order: &str) {
-    if context.watch.has_subscribers() {
+    if context.subscribers.has_subscribers() {
         let time = seconds(context.now);
-        context.watch.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
+        context.subscribers.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
     }
 }

@@ -13,13 +13,13 @@
 
 use super::requests::next_word;
 use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
-use crate::classic::{HELD, LimitKind, limit_of};
+use crate::classic::{LimitKind, limit_of, words_of_wait};
 use crate::queue_report::{QueueReport, ReportForm, ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
 use zsched_core::view::{QueuedVertex, VertexId};
 use zsched_core::why::Reason;
-use zsched_format::time::{ShortDuration, Timestamp};
+use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
 /// Maximum number of control files read per lookup.
@@ -143,20 +143,14 @@ impl KnownVertex {
 ///
 /// ZMailer writes `thread` also if there is no reason.
 fn write_reason(now: Timestamp, reason: Reason, out: &mut Vec<u8>) {
-    match (reason, limit_of(reason)) {
-        (Reason::Held, _) => out.extend_from_slice(HELD.as_bytes()),
-        (Reason::Retry(at), _) if at > now => {
-            push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
-        }
-        (Reason::Scheduled(at), _) => {
-            let left = ShortDuration(at.seconds_since(now).max(0));
-            push(out, format_args!("scheduled, in {left}"));
-        }
-        (Reason::Kept, _) => out.extend_from_slice(b"kept, priority z"),
-        (_, Some(LimitKind::General)) => {}
-        (_, Some(LimitKind::Channel)) => out.extend_from_slice(b"channel"),
-        _ => out.extend_from_slice(b"thread"),
-    }
+    let is_due = matches!(reason, Reason::Retry(at) if at <= now);
+    let words = words_of_wait(reason, now).filter(|_| !is_due);
+    let words = words.as_deref().unwrap_or(match limit_of(reason) {
+        Some(LimitKind::General) => "",
+        Some(LimitKind::Channel) => "channel",
+        _ => "thread",
+    });
+    out.extend_from_slice(words.as_bytes());
 }
 
 /// Makes an address a field that ends neither its line nor itself.

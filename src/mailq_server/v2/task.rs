@@ -30,7 +30,7 @@ pub struct SessionContext<'s> {
     /// The secret of the running scheduler, for SCRAM.
     pub secret: &'s Secret,
     /// The subscribers of the event feed.
-    pub watch: &'s Subscribers,
+    pub subscribers: &'s Subscribers,
     /// Request counters of all clients.
     pub request_counters: &'s mut RequestCounters,
     /// Collects log lines about clients.

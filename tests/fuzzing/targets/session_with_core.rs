@@ -49,7 +49,7 @@ impl SessionWithCore {
                 },
                 backlog: &(),
                 secret: &[7; 32],
-                watch: &watch,
+                subscribers: &watch,
                 accounts: &mut || accounts.clone(),
                 request_counters: &mut request_counters,
                 log_lines: &mut log_lines,
