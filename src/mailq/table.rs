@@ -14,6 +14,8 @@ pub(crate) struct Column<'c, T> {
     pub kind: ColumnKind,
     /// Left out if there is no room.
     pub is_optional: bool,
+    /// False if the table does not have it.
+    is_shown: bool,
     /// Makes the cell of a thing.
     pub cell: Box<dyn Fn(&T) -> Cell + 'c>,
 }
@@ -25,12 +27,17 @@ impl<'c, T> Column<'c, T> {
         kind: ColumnKind,
         cell: impl Fn(&T) -> Cell + 'c,
     ) -> Column<'c, T> {
-        Column { title, kind, is_optional: false, cell: Box::new(cell) }
+        Column { title, kind, is_optional: false, is_shown: true, cell: Box::new(cell) }
     }
 
     /// Marks a column that is left out if there is no room.
     pub(crate) fn optional(self) -> Column<'c, T> {
         Column { is_optional: true, ..self }
+    }
+
+    /// Leaves out the column unless a condition is met.
+    pub(crate) fn only_if(self, is_shown: bool) -> Column<'c, T> {
+        Column { is_shown, ..self }
     }
 
     /// Creates a column of names.
@@ -96,14 +103,15 @@ pub(crate) fn table<'t, T: 't>(
     columns: &[Column<'_, T>],
     things: impl IntoIterator<Item = &'t T>,
 ) -> Table {
-    let row = |thing| columns.iter().map(|column| (column.cell)(thing)).collect();
+    let columns = columns.iter().filter(|column| column.is_shown);
+    let row = |thing| columns.clone().map(|column| (column.cell)(thing)).collect();
     let head = |&Column { title, kind, is_optional, .. }: &Column<'_, T>| TableColumn {
         title: title.into(),
         kind,
         is_optional,
     };
     Table {
-        columns: columns.iter().map(head).collect(),
+        columns: columns.clone().map(head).collect(),
         rows: things.into_iter().map(row).collect(),
     }
 }

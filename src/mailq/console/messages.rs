@@ -85,7 +85,7 @@ fn envelope_of(message: &QueuedMessage, files: &mut MessageFiles<'_>) -> Option<
     files.envelope(&message.id, message.name.as_deref())
 }
 
-fn columns<'m>(with_spool: bool) -> Vec<Column<'m, MessageRow<'m>>> {
+fn columns<'m>(with_spool: bool) -> [Column<'m, MessageRow<'m>>; 12] {
     let now = now();
     let place = |row: &MessageRow<'m>| {
         let place = short(row.message.place.as_deref().unwrap_or_default());
@@ -101,32 +101,27 @@ fn columns<'m>(with_spool: bool) -> Vec<Column<'m, MessageRow<'m>>> {
             let text = row.in_spool.as_ref().and_then(text);
             (text.map_or("-".to_string(), |text| one_line(&text)), Style::Plain)
         };
-        with_spool.then(|| Column::new(title, kind, cell))
+        Column::new(title, kind, cell).only_if(with_spool)
     };
-    let columns = [
-        Some(Column::word("ID", |row: &MessageRow<'m>| cut(&one_line(&row.message.id), 40))),
-        Some(Column::name("DESTINATION", |row: &MessageRow<'m>| {
+    [
+        Column::word("ID", |row: &MessageRow<'m>| cut(&one_line(&row.message.id), 40)),
+        Column::name("DESTINATION", |row: &MessageRow<'m>| {
             format!("{}/{}", row.message.channel, row.message.host)
-        })),
+        }),
         in_spool("FROM", ColumnKind::Text, |row| Some(row.sender.clone())),
         in_spool("TO", ColumnKind::Text, |row| row.recipients.clone()),
-        Some(Column::number("RCPTS", |row: &MessageRow<'m>| row.message.recipients).optional()),
+        Column::number("RCPTS", |row: &MessageRow<'m>| row.message.recipients).optional(),
         in_spool("SIZE", ColumnKind::Number, |row| Some(row.size.clone())),
-        Some(Column::span("AGE", |row: &MessageRow<'m>| row.message.age)),
-        Some(Column::number("TRIES", |row: &MessageRow<'m>| row.message.attempts).optional()),
-        Some(Column::new("STATE", ColumnKind::Word, place)),
-        Some(
-            Column::span("EXPIRES", move |row: &MessageRow<'m>| {
-                row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
-            })
-            .optional(),
-        ),
+        Column::span("AGE", |row: &MessageRow<'m>| row.message.age),
+        Column::number("TRIES", |row: &MessageRow<'m>| row.message.attempts).optional(),
+        Column::new("STATE", ColumnKind::Word, place),
+        Column::span("EXPIRES", move |row: &MessageRow<'m>| {
+            row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
+        })
+        .optional(),
         in_spool("SUBJECT", ColumnKind::Text, |row| row.subject.clone()),
-        Some(Column::text("LAST TEXT", Style::Dim, |row: &MessageRow<'m>| {
-            row.message.text.as_deref()
-        })),
-    ];
-    columns.into_iter().flatten().collect()
+        Column::text("LAST TEXT", Style::Dim, |row: &MessageRow<'m>| row.message.text.as_deref()),
+    ]
 }
 
 impl SpoolDetails {

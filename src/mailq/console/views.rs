@@ -513,7 +513,7 @@ fn print_threads(
     limit: (usize, &str),
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    print_list(&thread_columns("DESTINATION", now(), threads), threads, limit, "", screen)
+    print_list(&thread_columns("DESTINATION", now(), threads, true), threads, limit, "", screen)
 }
 
 /// Prints counters, those that are not zero or all.
@@ -550,8 +550,7 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
     };
     let or_dash = |name: Option<&String>| name.map_or("-", String::as_str).to_string();
     let is_silent = |agent: &AgentStatus| agent.silent.is_some_and(|time| time >= MIN_SILENCE);
-    let has_silent = agents.iter().any(is_silent);
-    let mut columns = vec![
+    let columns = [
         Column::new("PID", ColumnKind::Number, |agent: &AgentStatus| {
             (agent.pid.to_string(), Style::Plain)
         }),
@@ -564,9 +563,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         Column::span("AGE", |agent: &AgentStatus| agent.age(now)),
         Column::span("HUNGRY", |agent: &AgentStatus| agent.hungry),
         Column::span("FED", |agent: &AgentStatus| agent.fed),
-        Column::span("SILENT", |agent: &AgentStatus| agent.silent),
+        Column::span("SILENT", |agent: &AgentStatus| agent.silent)
+            .only_if(agents.iter().any(is_silent)),
     ];
-    columns.retain(|column| has_silent || column.title != "SILENT");
     print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 
@@ -627,16 +626,15 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
         (one_line(row.first.reason.as_deref().unwrap_or_default()), Style::Plain)
     };
     let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
-    let mut columns = vec![
+    let columns = [
         Column::new("ORDER", ColumnKind::Word, what),
         Column::name("SCOPE", OrderRow::scope),
         Column::word("BY", |row: &OrderRow<'_>| short(row.first.by.as_deref().unwrap_or("-"))),
         Column::word("SINCE", |row: &OrderRow<'_>| time(row.first.since)),
-        Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until)),
+        Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until))
+            .only_if(orders.iter().any(|order| order.until.is_some())),
         Column::new("REASON", ColumnKind::Text, reason),
     ];
-    let have_ends = orders.iter().any(|order| order.until.is_some());
-    columns.retain(|column| have_ends || column.title != "UNTIL");
     let rows = OrderRow::all_of(orders);
     print_list(&columns, &rows, NO_LIMIT, "No holds, limits or removals in force.", screen)
 }

@@ -146,18 +146,13 @@ fn outcome_columns<'c, T: 'c>(
     tally: &Tally,
     of: impl Fn(&T) -> Outcomes + Copy + 'c,
 ) -> Vec<Column<'c, T>> {
-    let mut columns = vec![
+    vec![
         Column::number("DELIVERED", move |row| of(row).delivered),
         Column::number("DEFERRED", move |row| of(row).deferred),
         Column::number("GIVEN UP", move |row| of(row).given_up()),
-    ];
-    if tally.all.deleted > 0 {
-        columns.push(Column::number("DELETED", move |row| of(row).deleted));
-    }
-    if tally.all.rerouted > 0 {
-        columns.push(Column::number("REROUTED", move |row| of(row).rerouted));
-    }
-    columns
+        Column::number("DELETED", move |row| of(row).deleted).only_if(tally.all.deleted > 0),
+        Column::number("REROUTED", move |row| of(row).rerouted).only_if(tally.all.rerouted > 0),
+    ]
 }
 
 /// Prints the tally as one JSON object.

@@ -11,7 +11,7 @@ pub(crate) use spool_state::{SpoolState, warnings};
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::overview;
-use super::summary::hold_words;
+use super::summary::{hold_words, process_words};
 use super::views::{JSON_SUMMARY, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
@@ -97,14 +97,8 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
     let is_limited = matches!(scheduler, Scheduler::Dump(_));
     let json = |session: &mut Session| client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"));
     let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
-    let notices = [
-        (is_limited, "only counts are known without a login"),
-        (summary.loading, "the spool is being loaded"),
-        (summary.draining, "the scheduler is shutting down"),
-        (summary.frozen, "agent starts are disabled"),
-    ];
-    let of_process = notices.into_iter().filter(|(is_so, _)| *is_so);
-    let of_process = of_process.map(|(_, words)| words.to_string());
+    let limited = is_limited.then_some("only counts are known without a login");
+    let of_process = limited.into_iter().chain(process_words(&summary)).map(str::to_string);
     Ok(Measures {
         messages: summary.messages,
         recipients: summary.recipients,

@@ -2,7 +2,7 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::summary::{hold_words, thread_columns};
+use crate::console::summary::{hold_words, process_words, thread_columns};
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
 use crate::table::{Cell, table};
@@ -108,15 +108,8 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
     for words in hold_words(summary) {
         second.push(Span::styled(format!("; {words}"), palette.of(OutputStyle::Warning)));
     }
-    for (is_so, words) in [
-        (summary.loading, "; loading the spool"),
-        (summary.draining, "; shutting down"),
-        (summary.frozen, "; agent starts disabled"),
-        (state.is_paused, "; paused"),
-    ] {
-        if is_so {
-            second.push(Span::styled(words, palette.of(OutputStyle::Error)));
-        }
+    for words in process_words(summary).chain(state.is_paused.then_some("paused")) {
+        second.push(Span::styled(format!("; {words}"), palette.of(OutputStyle::Error)));
     }
     if let Some(warning) = summary.warnings.first() {
         let more = match summary.warnings.len() {
@@ -168,7 +161,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pale
 fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette: Palette) {
     let threads = state.threads();
     let now = state.overview.summary.time;
-    let mut columns = thread_columns("DESTINATION", now, threads.iter().copied());
+    let mut columns = thread_columns("DESTINATION", now, threads.iter().copied(), true);
     for column in &mut columns {
         column.title = match (column.title, state.sort) {
             ("MSGS", Sort::Backlog) => "MSGS▼",
