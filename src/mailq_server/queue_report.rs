@@ -120,6 +120,7 @@ impl QueueReport {
                     }
                     ReportForm::Threads => {}
                 }
+                return Step::Done;
             }
             None => return Step::Done,
         }
