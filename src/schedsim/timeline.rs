@@ -376,7 +376,7 @@ impl Timeline {
             Action::PageOut { name, .. } if name.number() == number => {
                 self.add("rests", None, "paged out to make room in memory");
             }
-            Action::Remove { name, aside } if name.number() == number => {
+            Action::Remove { name, aside, .. } if name.number() == number => {
                 let text = match aside {
                     true => "a line cannot be delivered: to be moved to postman/",
                     false => "to be removed",

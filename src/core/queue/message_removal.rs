@@ -107,6 +107,6 @@ impl Queue {
     pub(crate) fn remove_again(&self, shell: &mut Shell, message: MessageId) {
         let message = &self.messages[message];
         let aside = message.has_undeliverable_lines;
-        shell.act(Action::Remove { name: message.name.clone(), aside });
+        shell.act(Action::Remove { name: message.name.clone(), modified: message.modified, aside });
     }
 }
