@@ -24,6 +24,7 @@ mod accounts;
 mod impersonation;
 mod files;
 mod folder;
+mod folder_watch;
 mod host;
 mod service_manager;
 mod syslog;
@@ -41,6 +42,7 @@ pub use files::{
     write_out,
 };
 pub use folder::{FileFacts, Folder};
+pub use folder_watch::{FolderEvent, FolderWatch, WatchedFolder};
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;
 pub use inherited_state::reset_inherited_state;

@@ -4,6 +4,7 @@ use crate::support::START;
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_core::{Action, Event};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::acl::Peer;
@@ -88,6 +89,7 @@ impl MailqSession {
                 pid: 4711,
                 is_loading: false,
                 clock_step: None,
+                longest_turn: Duration::ZERO,
                 set_log_level: None,
             },
             backlog: &(),

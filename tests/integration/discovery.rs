@@ -52,9 +52,27 @@ fn regular_scan_finds_files_in_all_folders() {
     site.until_empty();
 }
 
+/// Routers may send no notice, and the kernel keeps only ten notices for a socket.
+#[test]
+fn files_without_a_notice_are_found_at_once() {
+    let site = Site::new(COUNT);
+    // The next regular scan is 10 s away.
+    let _daemon = site.start_with(&["--timeouts-scale=1"]);
+    site.put(&["c a.test u"]);
+    until("the scan at the start is over", || site.events().count("count") == 1);
+    let started = Instant::now();
+    for _ in 0..100 {
+        site.put_quietly(&["c a.test u"]);
+    }
+    until("all are delivered", || site.events().count("count") == 101);
+    assert!(started.elapsed() < Duration::from_secs(5), "only by the regular scan");
+    site.until_empty();
+}
+
+/// A hash folder without mail is not watched yet.
 #[test]
 fn sigalrm_scans_at_once() {
-    let site = Site::new(COUNT);
+    let site = Site::with_level(HashLevel::Once, COUNT);
     // The next regular scan is 10 s away.
     let daemon = site.start_with(&["--timeouts-scale=1"]);
     let started = Instant::now();

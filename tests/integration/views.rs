@@ -229,6 +229,7 @@ fn queue_is_shown_in_json() {
         (&counters["recipients_in"], &counters["mailq"]["show_snmp"]),
         (&4.into(), &0.into())
     );
+    assert!(counters["longest_turn"].as_f64() > Some(0.0), "{counters}");
     assert!(counters["disks"]["queue"]["free_kb"].as_u64() > Some(0), "{counters}");
     assert!(client.refused("SHOW JSON MESSAGE 999").contains("no matching mail now: 999"));
     assert!(client.refused("SHOW JSON MESSAGES").contains("*/* is everything"));

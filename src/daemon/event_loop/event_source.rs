@@ -12,6 +12,8 @@ pub(crate) enum EventSource {
     Workers,
     /// Notices of routers.
     Notify,
+    /// Control files that got their names.
+    Arrivals,
     /// New connections at the listener of this number.
     Listener(usize),
     /// Socket of an agent.
@@ -33,6 +35,7 @@ impl EventSource {
             EventSource::Listener(number) => (3, number),
             EventSource::Agent(AgentId(number)) => (4, number as usize),
             EventSource::Client(number) => (5, number),
+            EventSource::Arrivals => (6, 0),
         };
         Token(number * SOURCE_KINDS + kind)
     }
@@ -46,6 +49,7 @@ impl EventSource {
             2 => EventSource::Notify,
             3 => EventSource::Listener(number),
             4 => EventSource::Agent(AgentId(number as u64)),
+            6 => EventSource::Arrivals,
             _ => EventSource::Client(number),
         }
     }
@@ -61,6 +65,7 @@ mod tests {
             EventSource::Signals,
             EventSource::Workers,
             EventSource::Notify,
+            EventSource::Arrivals,
             EventSource::Listener(1),
             EventSource::Agent(AgentId(4711)),
             EventSource::Client(17),

@@ -42,6 +42,7 @@ impl Daemon {
             EventSource::Signals => {}
             EventSource::Workers => return self.handle_completions(now),
             EventSource::Notify => return self.receive_notices(),
+            EventSource::Arrivals => return self.receive_arrivals(),
             EventSource::Listener(number) => return self.accept_connections(number),
             // Reports of agents would add to what the writer has to do.
             EventSource::Agent(agent) if self.spool_io.is_writer_behind() => {
@@ -160,6 +161,7 @@ impl Daemon {
             if self.is_early_packet(&name) {
                 continue;
             }
+            self.watch_folder(&name);
             let verdict =
                 self.intake.found(&name, self.core.query().view().number_state(name.number()));
             new += usize::from(verdict != ReadDecision::Known);
@@ -329,13 +331,53 @@ impl Daemon {
                     continue;
                 }
             };
-            if self.intake.found(&name, self.core.query().view().number_state(name.number()))
-                == ReadDecision::Read
-            {
-                self.spool_io.read_soon(name, None);
-            }
+            self.watch_folder(&name);
+            self.read_if_new(name);
         }
         true
+    }
+
+    /// Has the folder of a control file watched from now on.
+    fn watch_folder(&mut self, name: &SpoolName) {
+        if let Some(watch) = &mut self.arrival_watch
+            && let Err(error) = watch.add(name.folder())
+            && error.kind() != ErrorKind::NotFound
+        {
+            self.end_watch(&error);
+        }
+    }
+
+    fn end_watch(&mut self, error: &io::Error) {
+        log::error!("transport/ is no longer watched; scans find mail without a notice: {error}");
+        self.arrival_watch = None;
+        self.intake.files_not_reported();
+    }
+
+    fn receive_arrivals(&mut self) -> bool {
+        let Some(watch) = &mut self.arrival_watch else {
+            return false;
+        };
+        match watch.read() {
+            Ok(arrivals) => {
+                arrivals.names.into_iter().for_each(|name| self.read_if_new(name));
+                if arrivals.is_incomplete {
+                    self.intake.files_not_reported();
+                }
+                arrivals.has_more
+            }
+            Err(error) => {
+                self.end_watch(&error);
+                false
+            }
+        }
+    }
+
+    /// Has a control file read that was reported, unless it is known.
+    fn read_if_new(&mut self, name: SpoolName) {
+        let known = self.core.query().view().number_state(name.number());
+        if self.intake.reported(&name, known) == ReadDecision::Read {
+            self.spool_io.read_soon(name, None);
+        }
     }
 
     fn accept_connections(&mut self, number: usize) -> bool {

@@ -10,6 +10,7 @@
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
 
+pub(crate) mod arrival_watch;
 mod obsoleted;
 mod reader;
 mod write_queue;

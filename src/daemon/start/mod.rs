@@ -25,6 +25,7 @@ use crate::net::rendezvous_dump::Rendezvous;
 use crate::reports::ReportComposer;
 use crate::service_manager;
 use crate::spool_io::SpoolIo;
+use crate::spool_io::arrival_watch::ArrivalWatch;
 use crate::start::companion::Companion;
 use crate::start::options::{SchedulerOptions, ShownSettings};
 use crate::state::learned_file::LearnedFile;
@@ -419,6 +420,12 @@ impl StartPlan {
         let client_settings =
             ClientSettings { started, user_name, with_vertices, uses_version_2, timeouts };
         let lookups = LookupWorker::start(self.spool.clone(), self.log.clone(), waker.clone())?;
+        let arrivals = EventSource::Arrivals.token();
+        let arrival_watch = ArrivalWatch::new(&self.spool, poll.registry(), arrivals)
+            .inspect_err(|error| {
+                log::warn!("transport/ is not watched; scans find mail without a notice: {error}");
+            })
+            .ok();
         let scan_limits =
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
         Ok(Daemon {
@@ -437,6 +444,7 @@ impl StartPlan {
             unbound_mailq: None,
             notify: None,
             notify_path: self.notify,
+            arrival_watch,
             control_path: self.spool.control_socket(),
             mailq_file: self.spool.mailq_file(),
             next_open_attempt: Some(Instant::now()),

@@ -9,6 +9,7 @@ use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
 use zsched_format::time::{ClockStep, Timestamp};
@@ -48,6 +49,8 @@ pub struct Process {
     pub is_loading: bool,
     /// A recent step of the clock.
     pub clock_step: Option<NoticedStep>,
+    /// The longest turn of the event loop so far.
+    pub longest_turn: Duration,
     /// The log level, if `LOG` has set another than that of the command line.
     pub set_log_level: Option<log::LevelFilter>,
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, Effect, Event, Scheduler, Settings};
 use zsched_format::control_file::parse;
@@ -45,6 +46,7 @@ impl SessionWithCore {
                     pid: 4711,
                     is_loading: false,
                     clock_step: None,
+                    longest_turn: Duration::ZERO,
                     set_log_level: None,
                 },
                 backlog: &(),

@@ -22,6 +22,10 @@ const FILES_PER_TENTH: usize = 32;
 const MAX_LOGGED_NAMES: usize = 1000;
 /// Limit of files being read below which a truncated scan continues.
 const MAX_READING_TO_CONTINUE_SCAN: usize = 1000;
+/// Maximum number of files being read because they were reported.
+///
+/// Further ones are left to the next scan, which has limits of its own.
+const MAX_READING_OF_REPORTED: usize = 10_000;
 
 /// Times between scans of the spool and between attempts to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +122,7 @@ pub struct Intake {
     is_scanning: bool,
     /// True if a scan was requested during a scan, which may have missed new files.
     scan_again: bool,
-    /// True if the last scan met a limit.
+    /// True if the last scan met a limit, or if files were not reported.
     is_truncated: bool,
     scans: u64,
     /// Maximum number of messages in memory.
@@ -181,6 +185,21 @@ impl Intake {
                 ReadDecision::Read
             }
         }
+    }
+
+    /// Records a file that a router or the kernel has reported. Returns what to do with it.
+    pub fn reported(&mut self, name: &SpoolName, known: NumberState) -> ReadDecision {
+        if self.reading.len() >= MAX_READING_OF_REPORTED {
+            self.files_not_reported();
+            return ReadDecision::Known;
+        }
+        self.found(name, known)
+    }
+
+    /// Records that there may be files that nothing has reported: a scan has to find them.
+    pub fn files_not_reported(&mut self) {
+        self.is_truncated = true;
+        self.scan_again = self.is_scanning;
     }
 
     /// Takes the next file from the backlog if memory limits allow.
@@ -527,6 +546,37 @@ mod tests {
         assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
         let verdict = intake.found(&name(2), NumberState::Unknown);
         assert_eq!(verdict, ReadDecision::Read, "the clock has been set back");
+    }
+
+    #[test]
+    fn reported_files_are_left_to_a_scan_when_many_are_being_read() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        let files = 1..=MAX_READING_OF_REPORTED as u64;
+        for number in files.clone() {
+            let verdict = intake.reported(&name(number), NumberState::Unknown);
+            assert_eq!(verdict, ReadDecision::Read);
+        }
+        let further = name(files.end() + 1);
+        assert_eq!(intake.reported(&further, NumberState::Unknown), ReadDecision::Known);
+        assert!(!intake.begin_scan(NOW), "too many are being read");
+        files.for_each(|number| {
+            intake.finish_read(number);
+        });
+        assert!(intake.begin_scan(NOW));
+        assert_eq!(intake.found(&further, NumberState::Unknown), ReadDecision::Read);
+    }
+
+    #[test]
+    fn loss_of_reports_during_a_scan_leads_to_another_scan() {
+        let mut intake = intake();
+        assert!(intake.begin_scan(NOW));
+        intake.files_not_reported();
+        intake.end_scan(NOW, false);
+        assert!(intake.begin_scan(NOW));
+        intake.end_scan(NOW, false);
+        assert!(!intake.begin_scan(NOW));
     }
 
     #[test]

@@ -51,6 +51,8 @@ struct CountersJson<'t> {
     time: f64,
     started: f64,
     pid: u32,
+    /// The longest turn of the event loop so far, in seconds.
+    longest_turn: f64,
     #[serde(flatten)]
     totals: &'t Totals,
     /// MAILQ requests and their results.
@@ -82,6 +84,7 @@ fn write_counters(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut 
         time: seconds(context.now),
         started: seconds(context.process.started),
         pid: context.process.pid,
+        longest_turn: context.process.longest_turn.as_secs_f64(),
         totals: &context.scheduler.view().totals().counters,
         mailq: context.request_counters,
         load: host.load,
