@@ -218,10 +218,10 @@ impl Config {
     /// Returns true if a clause has exactly this pattern, `channel/host`.
     pub fn has_pattern(&self, pattern: &str) -> bool {
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
-        let is_it = |clause: &WrittenClause| {
+        let is_same_clause = |clause: &WrittenClause| {
             clause.pattern.channel.text == channel && clause.pattern.host.text == host
         };
-        self.clauses.iter().any(is_it)
+        self.clauses.iter().any(is_same_clause)
     }
 }
 

@@ -59,7 +59,7 @@ struct AgentProcess {
     socket: UnixStream,
     line_buffer: LineBuffer,
     write_buffer: WriteBuffer,
-    /// How to end the agent once the outbox is empty.
+    /// How to end the agent once its output is sent.
     end_manner: Option<StopMode>,
     /// True once the other end of the socket is known to be closed.
     is_hung_up: bool,
@@ -216,7 +216,7 @@ impl AgentProcesses {
         }
     }
 
-    /// Ends an agent: at once by a signal, or once its outbox is sent.
+    /// Ends an agent: at once by a signal, or once its output is sent.
     pub(crate) fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
         let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {

@@ -78,7 +78,7 @@ impl DropWorker {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut has_failed, true) {
-                        log::error!("messages of enqueue are not found: drop: {error}");
+                        log::error!("drop/ cannot be listed, messages of enqueue wait: {error}");
                     }
                 }
             }
@@ -86,10 +86,10 @@ impl DropWorker {
         }
     }
 
-    /// Tells the event loop of a message. Its scan finds the message in any case.
+    /// Sends a notice of a message to the event loop. Without it, a scan finds the message.
     fn announce(&self, name: &SpoolName) {
         if let Err(error) = self.submitter.notify(&self.notify, std::slice::from_ref(name)) {
-            log::warn!("{name}: the notify socket does not take it: {error}");
+            log::warn!("{name}: its notice could not be sent, a scan will find it: {error}");
         }
     }
 }

@@ -28,14 +28,15 @@ pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Vec<u8> {
     let submitter = submitter.replace(['(', ')', '\\'], "");
     let mut envelope =
         format!("rcvdfrom STDIN ({submitter})\nchannel error\nerrormsg\n").into_bytes();
-    let wishes = match report.kind {
+    let parameters = match report.kind {
         ReportKind::Delivery => "",
         ReportKind::Routing => "NOTIFY=NEVER ",
     };
     let copies = form.copies().iter().map(|address| ("", address.as_bytes()));
-    for (wishes, address) in sender.map(|sender| (wishes, sender)).into_iter().chain(copies) {
+    for (parameters, address) in sender.map(|sender| (parameters, sender)).into_iter().chain(copies)
+    {
         let original = to_orcpt(address);
-        envelope.extend_from_slice(format!("todsn {wishes}ORCPT={original}\nto <").as_bytes());
+        envelope.extend_from_slice(format!("todsn {parameters}ORCPT={original}\nto <").as_bytes());
         envelope.extend_from_slice(address);
         envelope.extend_from_slice(b">\n");
     }

@@ -58,8 +58,8 @@ pub(super) fn reroute(
 
 fn submission<'f>(file: &'f ControlFile, recipients: &[&Recipient]) -> Option<Submission<'f>> {
     let first = recipients.first()?;
-    let wishes = |recipient: &Recipient| recipient.notify.map(|notify| file.get(notify.value));
-    let recipient = |recipient: &&Recipient| (wishes(recipient), file.get(recipient.quad.user));
+    let parameters = |recipient: &Recipient| recipient.notify.map(|notify| file.get(notify.value));
+    let recipient = |recipient: &&Recipient| (parameters(recipient), file.get(recipient.quad.user));
     Some(Submission {
         envelope_id: file.envelope_id_of(first),
         return_mode: file.return_mode_of(first),

@@ -87,9 +87,9 @@ impl Submission<'_> {
             Some(sender) => push("from ", &in_brackets(sender)),
             None => push("channel error", b""),
         }
-        for (wishes, address) in &self.recipients {
-            if let Some(wishes) = wishes {
-                push("todsn ", wishes.trim_ascii());
+        for (parameters, address) in &self.recipients {
+            if let Some(parameters) = parameters {
+                push("todsn ", parameters.trim_ascii());
             }
             push("to ", &in_brackets(address));
         }

@@ -3,13 +3,13 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
-/// Raises the limit of descriptors as far as allowed, up to `most`.
+/// Raises the limit of descriptors as far as allowed, up to `max`.
 ///
 /// Returns the limit in force.
-pub fn raise_file_limit(most: u64) -> io::Result<u64> {
+pub fn raise_file_limit(max: u64) -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current else { return Ok(u64::MAX) };
-    let wanted = maximum.map_or(most, |maximum| maximum.min(most)).max(current);
+    let wanted = maximum.map_or(max, |maximum| maximum.min(max)).max(current);
     if wanted > current {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
     }

@@ -173,8 +173,8 @@ impl DumpClient {
 /// Checks the last two lines, which show the moment at which they are written.
 fn check_totals(report: &[Vec<u8>], totals: &Totals) {
     let line = |name: &str| {
-        let is_it = |line: &&Vec<u8>| line.starts_with(name.as_bytes());
-        let line = report.iter().rev().find(is_it);
+        let is_named = |line: &&Vec<u8>| line.starts_with(name.as_bytes());
+        let line = report.iter().rev().find(is_named);
         String::from_utf8_lossy(line.unwrap_or_else(|| panic!("no line {name}"))).into_owned()
     };
     let kids = line("Kids:");

@@ -166,7 +166,7 @@ impl Daemon {
             }
             self.handle_signals(now);
             self.resume_held_agents(now);
-            let unheard = std::mem::take(&mut self.unread_sources).into_iter();
+            let unread = std::mem::take(&mut self.unread_sources).into_iter();
             let events = ready.iter().map(|event| (event, EventSource::of(event.token())));
             for (event, source) in events.clone() {
                 if let EventSource::Agent(agent) = source
@@ -175,7 +175,7 @@ impl Daemon {
                     self.agents.hung_up(agent);
                 }
             }
-            for source in unheard.chain(events.map(|(_, source)| source)) {
+            for source in unread.chain(events.map(|(_, source)| source)) {
                 if self.read_source(now, source) {
                     self.unread_sources.push(source);
                 }

@@ -79,17 +79,17 @@ mod tests {
 
     #[test]
     fn output_to_slow_receiver_arrives_in_order() {
-        let mut outbox = WriteBuffer::default();
+        let mut buffer = WriteBuffer::default();
         let mut peer = Slow { taken: Vec::new(), busy: false };
         let mut expected = Vec::new();
         for round in 0..20u8 {
             let line = [b'a' + round; 7];
-            outbox.push(&line);
+            buffer.push(&line);
             expected.extend_from_slice(&line);
-            outbox.flush(&mut peer).expect("the peer never fails");
+            buffer.flush(&mut peer).expect("the peer never fails");
         }
-        while !outbox.is_empty() {
-            outbox.flush(&mut peer).expect("the peer never fails");
+        while !buffer.is_empty() {
+            buffer.flush(&mut peer).expect("the peer never fails");
         }
         assert_eq!(peer.taken, expected);
     }

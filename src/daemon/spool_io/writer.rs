@@ -170,7 +170,7 @@ impl Writer {
     fn remove(&mut self, removals: Vec<(SpoolName, bool)>) {
         let removals = removals.into_iter().map(|removal| self.prepare_removal(removal));
         let mut removals: Vec<_> = removals.collect();
-        self.close_books(&mut removals);
+        self.record_results(&mut removals);
         let open = self.opener.open();
         for (name, last, removed) in Removal::carry_out_all(removals, &self.spool, &open) {
             if removed.is_ok() {
@@ -184,10 +184,10 @@ impl Writer {
 }
 
 impl Writer {
-    /// Writes what has become of the recipients of packets, before these are removed.
+    /// Records the results of the recipients of packets, before these are removed.
     ///
     /// A packet for which that fails stays.
-    fn close_books(&mut self, removals: &mut Vec<Removal<FinalLines>>) {
+    fn record_results(&mut self, removals: &mut Vec<Removal<FinalLines>>) {
         let mut status = StatusWriter::new(&self.spool);
         let (mut ends, mut failed) = (Vec::new(), Vec::new());
         removals.retain(|removal| match status.write(&removal.name, removal.aside) {
@@ -206,7 +206,7 @@ impl Writer {
             removals.retain(|removal| !failed.iter().any(|(name, _)| *name == removal.name));
         }
         for (name, error) in failed {
-            log::error!("{name}: the books of its bulk job cannot be written: {error}");
+            log::error!("{name}: the results of its bulk job cannot be written: {error}");
             self.completions.add(&mut self.portion, Completion::Removed(name, Err(error)));
         }
         for (PacketEnd { number, counts }, _) in ends {

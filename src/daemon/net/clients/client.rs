@@ -196,10 +196,10 @@ impl Client {
             return Ok(false);
         }
         // MAILQ version 1 has no requests. Input is discarded.
-        let mut unheard = [0; 4096];
+        let mut ignored = [0; 4096];
         let before = self.discarded;
         while self.discarded < before + MAX_DISCARDED_PER_TURN {
-            match self.stream.read(&mut unheard) {
+            match self.stream.read(&mut ignored) {
                 Ok(0) if self.is_served => return Err(ErrorKind::UnexpectedEof.into()),
                 // The client may have closed only its sending direction.
                 Ok(0) => return Ok(false),
@@ -216,9 +216,9 @@ impl Client {
         }
     }
 
-    /// Fills the outbox and sends it.
+    /// Fills the write buffer and sends it.
     ///
-    /// Returns the number of bytes added to the outbox, and the demand of the session. `slots` is
+    /// Returns the number of bytes added to the write buffer, and the demand of the session. `slots` is
     /// the number of long answers that may still be started.
     pub(super) fn serve(
         &mut self,
@@ -244,7 +244,7 @@ impl Client {
         Ok((written, demand))
     }
 
-    /// Continues the task while the outbox has room.
+    /// Continues the task while the write buffer has room.
     fn continue_task(
         &mut self,
         context: &mut SessionContext<'_>,
@@ -314,18 +314,18 @@ impl Client {
     /// turn, so the caller reads the clock once.
     pub(super) fn time_left(&self, timeouts: &Timeouts, now: Instant) -> Duration {
         let since =
-            |start, most: Duration| most.saturating_sub(now.saturating_duration_since(start));
+            |start, limit: Duration| limit.saturating_sub(now.saturating_duration_since(start));
         let left = match &self.task {
             // The client waits for the scheduler.
             ClientTask::WaitingForDump => return Duration::MAX,
             ClientTask::Finished if self.is_served => since(self.progress, timeouts.client_close),
             // The subscriber waits for events, which may take long to come.
             ClientTask::Session(conversation) if conversation.session.is_streaming() => {
-                let (start, most) = match self.is_write_blocked {
+                let (start, limit) = match self.is_write_blocked {
                     true => (self.progress, timeouts.answer),
                     false => (now, timeouts.session),
                 };
-                return since(start, most);
+                return since(start, limit);
             }
             ClientTask::Session(conversation) => {
                 let whole = match conversation.session.is_trusted() {

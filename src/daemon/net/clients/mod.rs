@@ -331,16 +331,16 @@ impl Clients {
     }
 
     fn max_slots(&mut self, scheduler: &Scheduler) -> AnswerSlots {
-        if let Some((most, counted)) = self.max_slots
+        if let Some((slots, counted)) = self.max_slots
             && counted.elapsed() < SLOT_COUNT_INTERVAL
         {
-            return most;
+            return slots;
         }
-        let most = AnswerSlots::of_memory(
+        let slots = AnswerSlots::of_memory(
             Dump::memory(&scheduler.view().totals()) + 2 * MAX_BUFFERED_OUTPUT,
         );
-        self.max_slots = Some((most, Instant::now()));
-        most
+        self.max_slots = Some((slots, Instant::now()));
+        slots
     }
 
     /// Timeouts in force now. A stalled client has less time while others wait.

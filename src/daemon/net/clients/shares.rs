@@ -63,15 +63,15 @@ pub(super) struct AnswerSlots {
 impl AnswerSlots {
     /// Maximum numbers if each long answer takes `memory` bytes. The dumps are part of `long`.
     pub(super) fn of_memory(memory: usize) -> AnswerSlots {
-        let most = |part: usize, fewest: usize| {
+        let slots = |part: usize, min: usize| {
             (MAX_LONG_ANSWER_MEMORY / part / memory)
-                .clamp(fewest, MAX_CLIENTS + MAX_EXTRA_CONTROL_CLIENTS)
+                .clamp(min, MAX_CLIENTS + MAX_EXTRA_CONTROL_CLIENTS)
         };
-        let all = most(1, MIN_LONG_ANSWERS);
+        let all = slots(1, MIN_LONG_ANSWERS);
         AnswerSlots {
             control: all,
             long: all,
-            anonymous: most(ANONYMOUS_MEMORY_DIVISOR, MIN_ANONYMOUS_DUMPS),
+            anonymous: slots(ANONYMOUS_MEMORY_DIVISOR, MIN_ANONYMOUS_DUMPS),
         }
     }
 

@@ -38,9 +38,9 @@ impl World {
         };
         let mut clients =
             Clients::new(settings, Accounts::new(&Parameters::default()), Rc::default());
-        let most =
+        let max_slots =
             AnswerSlots { control: max_dumps, long: max_dumps, anonymous: max_dumps.div_ceil(2) };
-        clients.max_slots = Some((most, Instant::now() + Duration::from_secs(3600)));
+        clients.max_slots = Some((max_slots, Instant::now() + Duration::from_secs(3600)));
         let core = Scheduler::new(Settings::default(), config);
         World { poll: Poll::new().expect("a poll"), core, clients }
     }
