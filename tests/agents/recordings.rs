@@ -1,7 +1,7 @@
 //! Sessions recorded with ZMailer's agents. Ours must give the same answers and leave the same
 //! control file; the wording of texts may differ.
 
-use crate::support::{ERRORMAIL, EXPIRER, HOLD, MAILBOX, PIPE, Spool};
+use crate::support::{EXPIRER, HOLD, MAILBOX, PIPE, Spool, errormail};
 use std::fs;
 
 fn data(name: &str) -> Vec<u8> {
@@ -118,7 +118,7 @@ fn manual_sessions_equal_recordings() {
         check_by_hand(session, HOLD, &[]);
     }
     check_by_hand("mailbox", MAILBOX, &["-u", "-d", "MAIL"]);
-    check_by_hand("errormail", ERRORMAIL, &[]);
+    check_by_hand("errormail", errormail(), &[]);
 }
 
 /// The options are those of the recording, behind the file, which is the installation's there.
@@ -153,7 +153,7 @@ fn error_message_has_the_facts_of_the_recorded_one() {
     let path = format!("{}/tests/data/compat/dsn/10085042", zsched_tests::source().display());
     let recorded = fs::read_to_string(path).expect("a recording");
     let spool = recorded_spool();
-    spool.session(ERRORMAIL, &[], &text("by-hand/errormail.stdin"));
+    spool.session(errormail(), &[], &text("by-hand/errormail.stdin"));
     let names = spool.names("router");
     let [name] = &names[..] else { panic!("{names:?}") };
     let report = spool.read(&format!("router/{name}"));

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -16,13 +17,18 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
-pub const ERRORMAIL: &str = env!("CARGO_BIN_EXE_errormail");
 pub const EXPIRER: &str = env!("CARGO_BIN_EXE_expirer");
 pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
 pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
 pub const PIPE: &str = env!("CARGO_BIN_EXE_pipe");
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 pub const REROUTE: &str = env!("CARGO_BIN_EXE_reroute");
+
+/// The agent `errormail`, which is a package of its own.
+pub fn errormail() -> &'static str {
+    static PATH: LazyLock<PathBuf> = LazyLock::new(|| zsched_tests::program("errormail"));
+    PATH.to_str().expect("the path is text")
+}
 
 /// A spool in a temporary folder, which also has a folder of mailboxes.
 pub struct Spool {

@@ -4,8 +4,8 @@
 //! as before.
 
 use crate::support::{
-    Agent, DISCARD, ERRORMAIL, EXPIRER, HOLD, MAILBOX, PIPE, REROUTE, RUNNER, Spool, allow,
-    control_file, wait_until,
+    Agent, DISCARD, EXPIRER, HOLD, MAILBOX, PIPE, REROUTE, RUNNER, Spool, allow, control_file,
+    errormail, wait_until,
 };
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct Row {
     defers: bool,
 }
 
-const fn row(
+fn row(
     program: &'static str,
     options: &'static [&'static str],
     place: &'static str,
@@ -36,27 +36,29 @@ const fn row(
     Row { program, options, place, recipients, defers }
 }
 
-/// The agents of this package; `smtp` has tests of its own (`tests/smtp/program.rs`).
-const TABLE: [Row; 8] = [
-    row(DISCARD, &[], "discard h", MANY, false),
-    row(ERRORMAIL, &[], "error norecipients", MANY, false),
-    row(EXPIRER, &["-c", "smtp"], "smtp h", MANY, false),
-    row(HOLD, &[], "hold h", MANY, true),
-    row(MAILBOX, &["-u", "-M", "-d", "{mail}"], "local h", FEW, false),
-    row(PIPE, &["--command", "/bin/true"], "pipe h", FEW, false),
-    row(REROUTE, &["-c", "smtp"], "smtp h", MANY, false),
-    row(
-        RUNNER,
-        &["--command", "/bin/sh", "-c", "while read -r line; do echo 0; done"],
-        "list h/l/list",
-        FEW,
-        false,
-    ),
-];
+/// The agents; `smtp` has tests of its own (`tests/smtp/program.rs`).
+fn table() -> [Row; 8] {
+    [
+        row(DISCARD, &[], "discard h", MANY, false),
+        row(errormail(), &[], "error norecipients", MANY, false),
+        row(EXPIRER, &["-c", "smtp"], "smtp h", MANY, false),
+        row(HOLD, &[], "hold h", MANY, true),
+        row(MAILBOX, &["-u", "-M", "-d", "{mail}"], "local h", FEW, false),
+        row(PIPE, &["--command", "/bin/true"], "pipe h", FEW, false),
+        row(REROUTE, &["-c", "smtp"], "smtp h", MANY, false),
+        row(
+            RUNNER,
+            &["--command", "/bin/sh", "-c", "while read -r line; do echo 0; done"],
+            "list h/l/list",
+            FEW,
+            false,
+        ),
+    ]
+}
 
 #[test]
 fn term_in_the_middle_of_a_job_is_obeyed_by_every_agent() {
-    for row in TABLE {
+    for row in table() {
         let name = row.program.rsplit('/').next().unwrap_or_default();
         let spool = Spool::new();
         allow(spool.path("mail"), 0o777);
@@ -93,7 +95,7 @@ fn term_in_the_middle_of_a_job_is_obeyed_by_every_agent() {
         }
         // One report of errormail is about very many.
         assert!(
-            reported < row.recipients || row.program == ERRORMAIL,
+            reported < row.recipients || row.program == errormail(),
             "{name} has finished the whole job"
         );
         let diagnosed = spool.lines("7", 'd').len();
