@@ -36,7 +36,7 @@ pub struct SavedState {
 impl Scheduler {
     /// Returns its state. All actions must have been polled.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
-        debug_assert!(self.shell.actions.is_empty(), "a checkpoint has no decisions in it");
+        debug_assert!(self.cx.actions().is_empty(), "a checkpoint has no decisions in it");
         let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
         let mut diagnoses = Vec::new();
         let mut diagnosis_numbers = Vec::with_capacity(self.queue.vertices.len());
@@ -51,7 +51,12 @@ impl Scheduler {
             });
             diagnosis_numbers.push(number);
         }
-        Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosis_numbers }
+        Checkpoint {
+            chains: self.cx.config.known_chains(),
+            core: self,
+            diagnoses,
+            diagnosis_numbers,
+        }
     }
 
     /// Restores a core from its saved state.
@@ -63,7 +68,7 @@ impl Scheduler {
         if !config.restore_chains(chains) || diagnosis_numbers.len() != core.queue.vertices.len() {
             return None;
         }
-        core.config = config;
+        core.cx.config = config;
         core.queue.threads.restore_index();
         let diagnoses: Vec<Rc<Diagnosis>> = diagnoses.into_iter().map(Rc::new).collect();
         for (vertex, number) in core.queue.vertices.iter_mut().zip(diagnosis_numbers) {

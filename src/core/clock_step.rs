@@ -8,8 +8,8 @@
 //! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
+use crate::context::Context;
 use crate::queue::{Queue, Thread, ThreadId};
-use crate::shell::Shell;
 use crate::sweep::SweptChange;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -33,13 +33,13 @@ impl Scheduler {
                 self.queue.threads.iter().map(|(thread, _)| thread).collect();
             threads
                 .into_iter()
-                .for_each(|thread| self.queue.apply_clock_step(&mut self.shell, thread));
+                .for_each(|thread| self.queue.apply_clock_step(&mut self.cx, thread));
         }
         self.queue.clock.number = self.queue.clock.number.wrapping_add(1);
         self.queue.clock.step = Some(step);
-        self.shell.timers.shift(step);
+        self.cx.timers.shift(step);
         self.queue.messages.schedules.check_all();
-        self.recent.shift(step);
+        self.cx.recent.shift(step);
         self.dispatch.agents.shift(step);
         self.notes.failure_log.shift(step);
         self.admission.shift_paged_threads(step);
@@ -54,11 +54,9 @@ impl Scheduler {
         }
         self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.
-        self.shell.timers.add(self.shell.now, Timer::Limits);
+        self.cx.timers.add(self.cx.now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
-        ends.collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|end| self.shell.timers.add(end, Timer::Limits));
+        ends.collect::<Vec<_>>().into_iter().for_each(|end| self.cx.timers.add(end, Timer::Limits));
         self.dispatch.waitlists.has_news = true;
         self.reconsider_jobs();
     }
@@ -69,18 +67,18 @@ impl Queue {
     ///
     /// Moves its times, and schedules a check for expiry. It must be called before any other time
     /// of the thread is set.
-    pub(super) fn apply_clock_step(&mut self, shell: &mut Shell, thread: ThreadId) {
+    pub(super) fn apply_clock_step(&mut self, cx: &mut Context, thread: ThreadId) {
         let Some(step) = self.pending_clock_step(&self.threads[thread]) else {
             return;
         };
-        let now = shell.now;
+        let now = cx.now;
         let thread_ref = &mut self.threads[thread];
         thread_ref.last_step = self.clock.number;
         thread_ref.waiting.shift(step);
         thread_ref.retry.shift(step);
         thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
         let former = thread_ref.timer.take();
-        shell.timers.change_thread(thread, false, [former, None]);
+        cx.timers.change_thread(thread, false, [former, None]);
     }
 
     /// The step of the clock that a thread has not applied yet.

@@ -13,15 +13,15 @@ impl Scheduler {
     /// no ring, and something that waits for nothing.
     pub fn check_invariants(&self) {
         self.queue.check();
-        self.dispatch.check(&self.queue, &self.shell.timers, self.sweep.applies_overrides());
+        self.dispatch.check(&self.queue, &self.cx.timers, self.sweep.applies_overrides());
         self.overrides.check();
         self.orders.check(&self.sweep);
-        self.admission.check(&self.queue, &self.shell.timers);
+        self.admission.check(&self.queue, &self.cx.timers);
         self.bulk.check();
         self.notes.check(&self.queue);
         self.sender_reports.check(&self.queue);
         self.learned.check();
-        self.shell.timers.check(&self.queue);
+        self.cx.timers.check(&self.queue);
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
         let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
         assert_eq!(
@@ -31,7 +31,7 @@ impl Scheduler {
         );
         let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.view().totals().vertices, vertices, "vertices in threads");
-        let is_within_limit = self.dispatch.agents.len() <= self.settings.max_agents;
+        let is_within_limit = self.dispatch.agents.len() <= self.cx.settings.max_agents;
         assert!(is_within_limit, "more agents than descriptors");
     }
 
@@ -58,7 +58,7 @@ impl Scheduler {
                     .waiting
                     .wakeup(wave)
                     .map(|time| self.queue.to_present_clock(thread, time))
-                    > Some(self.shell.now);
+                    > Some(self.cx.now);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
         // The timer may be too early, if what it was set for is gone.
@@ -79,7 +79,7 @@ impl Scheduler {
             "waits for its window with nothing due"
         );
         let selected =
-            self.settings.is_selected(thread.destination.channel(), thread.destination.host());
+            self.cx.settings.is_selected(thread.destination.channel(), thread.destination.host());
         assert!(
             !idle || thread.is_ready || !selected || thread.held || waits_for_window,
             "{} is not in line",

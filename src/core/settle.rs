@@ -29,10 +29,10 @@ impl Scheduler {
     pub(crate) fn settle(&mut self) {
         // In a new second, rings that had to wait for it come first.
         let mut is_new_second = self.dispatch.waitlists.lines.contains_key(&Resource::ForkRate)
-            && self.dispatch.fork_rate.is_over(self.shell.now);
+            && self.dispatch.fork_rate.is_over(self.cx.now);
         loop {
             while let Some(agent) = self.dispatch.agents.next_changed() {
-                self.dispatch.settle_agent(&mut self.queue, &mut self.shell, agent);
+                self.dispatch.settle_agent(&mut self.queue, &mut self.cx, agent);
             }
             if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
                 self.settle_threads();
@@ -51,7 +51,7 @@ impl Scheduler {
                 self.settle_ring(ring);
             } else {
                 self.settle_jobs();
-                return self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
+                return self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
             }
         }
     }
@@ -80,9 +80,9 @@ impl Scheduler {
         if timer != wanted {
             let is_shifted = self.queue.is_shifted(thread);
             self.queue.threads[thread].timer = wanted;
-            self.shell.timers.change_thread(thread, is_shifted, [timer, wanted]);
+            self.cx.timers.change_thread(thread, is_shifted, [timer, wanted]);
         }
-        self.dispatch.update_readiness(&mut self.queue, &self.settings, thread);
+        self.dispatch.update_readiness(&mut self.queue, &self.cx, thread);
         self.queue.threads.settled(thread);
     }
 }

@@ -25,7 +25,7 @@ const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
     Work {
         is_left: |core| !core.dispatch.backfill.is_empty(),
-        step: |core, budget| core.dispatch.backfill_step(&mut core.queue, core.shell.now, budget),
+        step: |core, budget| core.dispatch.backfill_step(&mut core.queue, core.cx.now, budget),
     },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
     Work {
@@ -35,7 +35,7 @@ const ALL: [Work; 5] = [
     Work { is_left: |core| !core.queue.expiry_checks.is_empty(), step: Scheduler::expiry_step },
     Work {
         is_left: |core| !core.queue.deferrals.is_empty(),
-        step: |core, budget| core.dispatch.deferral_step(&mut core.queue, &mut core.shell, budget),
+        step: |core, budget| core.dispatch.deferral_step(&mut core.queue, &mut core.cx, budget),
     },
 ];
 
@@ -48,7 +48,7 @@ impl Scheduler {
     /// Continues all stepwise work, each kind as far as one turn allows.
     pub(crate) fn continue_stepwise_work(&mut self) {
         for work in ALL {
-            let mut budget = self.settings.step();
+            let mut budget = self.cx.settings.step();
             while budget > 0 && (work.is_left)(self) {
                 budget = (work.step)(self, budget);
             }

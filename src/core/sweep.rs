@@ -98,7 +98,7 @@ impl Scheduler {
     /// Starts to apply a change to all threads, and applies it to the first of them.
     pub(crate) fn start_sweep(&mut self, change: SweptChange) {
         self.sweep.start(change);
-        let mut budget = self.settings.step();
+        let mut budget = self.cx.settings.step();
         while budget > 0 && self.sweep.rounds.len() == 1 && self.may_sweep() {
             budget = self.sweep_step(budget);
         }
@@ -128,7 +128,7 @@ impl Scheduler {
         self.sweep.advance(self.queue.threads.pool().slots());
         while let Some(change) = self.sweep.pop_complete() {
             if let SweptChange::Overrides(Some(order)) = change {
-                self.orders.finish_order_part(&mut self.shell, order, None);
+                self.orders.finish_order_part(&mut self.cx, order, None);
             }
         }
         budget.saturating_sub(cost)

@@ -4,11 +4,11 @@
 //! `assign_agents`. Which ring is served first: `agent_waitlist`, `fair_share`.
 
 use crate::action::Action;
+use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource, Ring, RingId};
 use crate::queue::{Queue, ThreadId};
-use crate::shell::Shell;
 use crate::timers::Timer;
-use crate::{Mode, Scheduler, Settings};
+use crate::{Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use zsched_config::MailPriority;
@@ -30,7 +30,7 @@ impl Scheduler {
         let ring_ref = &mut self.dispatch.rings[ring];
         ring_ref.is_queued_to_serve = false;
         match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
-            true => self.admission.drop_ring(&mut self.dispatch, &mut self.shell, ring),
+            true => self.admission.drop_ring(&mut self.dispatch, &mut self.cx, ring),
             false => self.assign_agents(ring),
         }
     }
@@ -53,19 +53,11 @@ impl Scheduler {
             };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(agent, thread);
-            } else if let Err(refusal) =
-                self.dispatch.check_start_limits(&self.mode, &self.settings, self.shell.now, ring)
-            {
-                self.dispatch.record_refusal(
-                    &self.queue,
-                    &self.settings,
-                    &mut self.shell,
-                    ring,
-                    refusal,
-                );
+            } else if let Err(refusal) = self.dispatch.check_start_limits(&self.cx, ring) {
+                self.dispatch.record_refusal(&self.queue, &mut self.cx, ring, refusal);
                 return;
             } else {
-                self.dispatch.start_agent(&mut self.queue, &mut self.shell, ring, thread);
+                self.dispatch.start_agent(&mut self.queue, &mut self.cx, ring, thread);
                 // One at a time, so that rings take turns.
                 return self.dispatch.serve_later(ring);
             }
@@ -75,12 +67,7 @@ impl Scheduler {
 
 impl Dispatch {
     /// Adds a thread to the ready threads of its ring or window, or removes it.
-    pub(crate) fn update_readiness(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        thread: ThreadId,
-    ) {
+    pub(crate) fn update_readiness(&mut self, queue: &mut Queue, cx: &Context, thread: ThreadId) {
         let thread_ref = &queue.threads[thread];
         let has_asked = thread_ref.is_ready || self.waits_for_window(queue, thread);
         // With `wakeuprestartonly`, a second agent is added only at a wake-up.
@@ -89,7 +76,7 @@ impl Dispatch {
             || thread_ref.agents.is_empty()
             || !self.rings[thread_ref.ring].clause.wakeup_restart_only;
         let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
-        let wants = may_ask && self.needs_agent(queue, settings, thread);
+        let wants = may_ask && self.needs_agent(queue, cx, thread);
         match window {
             Some(window) => self.update_window_demand(queue, window, thread, wants),
             None if wants == is_ready => {}
@@ -99,12 +86,12 @@ impl Dispatch {
     }
 
     /// Returns true if a thread could use an agent, or one more.
-    pub(crate) fn needs_agent(&self, queue: &Queue, settings: &Settings, thread: ThreadId) -> bool {
+    pub(crate) fn needs_agent(&self, queue: &Queue, cx: &Context, thread: ThreadId) -> bool {
         let due = self.due_for_agents(queue, thread);
         let thread = &queue.threads[thread];
         let may_have_one = !thread.held
             && thread.agents.len() < self.max_thread(thread) as usize
-            && settings.is_selected(thread.destination.channel(), thread.destination.host());
+            && cx.settings.is_selected(thread.destination.channel(), thread.destination.host());
         let has_jobs = self.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
@@ -119,31 +106,25 @@ impl Dispatch {
         due > 0 && may_have_one && has_unshared_work()
     }
 
-    fn start_agent(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        ring: RingId,
-        thread: ThreadId,
-    ) {
-        shell.counters.agents_started += 1;
+    fn start_agent(&mut self, queue: &mut Queue, cx: &mut Context, ring: RingId, thread: ThreadId) {
+        cx.counters.agents_started += 1;
         self.fork_rate.started += 1;
-        let agent = self.agents.insert(Agent::new(ring, thread, shell.now));
+        let agent = self.agents.insert(Agent::new(ring, thread, cx.now));
         self.end_ring_wait(ring);
         self.agents.counts.add(&mut self.rings[ring]);
         self.rings[ring].starts.unproven += 1;
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = queue.threads[thread].destination.host().into();
-        self.attach(queue, shell, agent, thread);
-        shell.act(Action::StartAgent { agent, clause, channel, host });
+        self.attach(queue, cx, agent, thread);
+        cx.act(Action::StartAgent { agent, clause, channel, host });
     }
 
     /// Binds an agent to a thread.
     pub(crate) fn attach(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
     ) {
@@ -153,7 +134,7 @@ impl Dispatch {
         queue.threads[thread].agents.push(agent);
         let agent_ref = &mut self.agents[agent];
         agent_ref.thread = Some(thread);
-        agent_ref.thread_since = shell.now;
+        agent_ref.thread_since = cx.now;
         agent_ref.last_destination = Some(queue.threads[thread].destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
@@ -161,57 +142,45 @@ impl Dispatch {
         if self.rings[ring].jobs.is_none() || queue.threads[thread].window.is_some() {
             self.unready(queue, thread);
         }
-        self.enter_window(queue, shell, agent, thread);
+        self.enter_window(queue, cx, agent, thread);
         queue.threads[thread].is_woken = true;
     }
 
     /// Takes an agent away from its thread, if it has one.
-    pub(crate) fn detach(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        shell: &mut Shell,
-        agent: AgentId,
-    ) {
+    pub(crate) fn detach(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         let agent_ref = &mut self.agents[agent];
         let had_permit = std::mem::take(&mut agent_ref.has_delivery_permit);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
         queue.threads[thread].agents.retain(|other| *other != agent);
-        self.leave_window_with_agent(queue, settings, shell, thread, had_permit);
+        self.leave_window_with_agent(queue, cx, thread, had_permit);
     }
 
     /// Checks all limits on starting an agent in a ring now.
-    fn check_start_limits(
-        &mut self,
-        mode: &Mode,
-        settings: &Settings,
-        now: Timestamp,
-        ring: RingId,
-    ) -> Result<(), Refusal> {
+    fn check_start_limits(&mut self, cx: &Context, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.agents.counts.of_channel(channel).agents;
-        if settings.frozen {
+        if cx.settings.frozen {
             Err(Refusal::Frozen)
-        } else if mode.awaits_initial_scan {
+        } else if cx.awaits_initial_scan {
             Err(Refusal::Loading)
-        } else if mode.is_draining {
+        } else if cx.is_draining {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
-        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
+        } else if let Some(refusal) = self.rings[ring].starts.refusal(cx.now) {
             Err(refusal)
-        } else if self.agents.len() >= limit(clause.max_agents).min(settings.max_agents) {
+        } else if self.agents.len() >= limit(clause.max_agents).min(cx.settings.max_agents) {
             Err(Refusal::MaxAgents)
         } else if of_channel >= limit(clause.max_channel) {
             Err(Refusal::MaxChannel)
         } else if *agents >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
-        } else if self.claiming_waitlist(settings, now, ring).is_some() {
+        } else if self.claiming_waitlist(cx, ring).is_some() {
             Err(Refusal::Claimed)
-        } else if !self.fork_rate.allows(now, settings.fork_rate) {
+        } else if !self.fork_rate.allows(cx.now, cx.settings.fork_rate) {
             Err(Refusal::ForkRate)
         } else {
             Ok(())
@@ -221,29 +190,22 @@ impl Dispatch {
     /// Records why a ring gets no agent.
     ///
     /// Ensures that the ring tries again when that may change.
-    fn record_refusal(
-        &mut self,
-        queue: &Queue,
-        settings: &Settings,
-        shell: &mut Shell,
-        ring: RingId,
-        refusal: Refusal,
-    ) {
+    fn record_refusal(&mut self, queue: &Queue, cx: &mut Context, ring: RingId, refusal: Refusal) {
         self.rings[ring].refusal = Some(refusal);
         let Ring { channel, clause, .. } = &self.rings[ring];
         let resource = match refusal {
             Refusal::MaxAgents => Some(Resource::Agents(clause.max_agents)),
             Refusal::MaxChannel => Some(Resource::Channel(channel.clone(), clause.max_channel)),
-            Refusal::Claimed => self.claiming_waitlist(settings, shell.now, ring),
+            Refusal::Claimed => self.claiming_waitlist(cx, ring),
             Refusal::ForkRate => {
-                let next_second = Timestamp::from_seconds(shell.now.seconds() + 1);
-                shell.timers.add(next_second, Timer::ForkRate);
-                return self.join_waitlist(shell.now, ring, Resource::ForkRate);
+                let next_second = Timestamp::from_seconds(cx.now.seconds() + 1);
+                cx.timers.add(next_second, Timer::ForkRate);
+                return self.join_waitlist(cx.now, ring, Resource::ForkRate);
             }
             // The ring's own agents come to serve the thread.
             Refusal::MaxRing => None,
             // The configuration or the mode must change first.
-            Refusal::NoCommand => return self.warn_no_command(queue, shell, ring),
+            Refusal::NoCommand => return self.warn_no_command(queue, cx, ring),
             Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => None,
             // A timer, or an agent that is being started, triggers the next try.
             Refusal::Suspended | Refusal::Unproven => None,
@@ -251,13 +213,13 @@ impl Dispatch {
             Refusal::Reloading | Refusal::PriorityHeld => None,
         };
         if let Some(resource) = resource {
-            self.join_waitlist(shell.now, ring, resource.clone());
-            self.retire_idle_for(shell, &resource);
+            self.join_waitlist(cx.now, ring, resource.clone());
+            self.retire_idle_for(cx, &resource);
         }
     }
 
     /// Logs once that a ring has mail that cannot be delivered.
-    fn warn_no_command(&mut self, queue: &Queue, shell: &mut Shell, ring: RingId) {
+    fn warn_no_command(&mut self, queue: &Queue, cx: &mut Context, ring: RingId) {
         if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
             return;
         }
@@ -268,7 +230,7 @@ impl Dispatch {
             let place = if location.line > 0 { format!(" ({location})") } else { String::new() };
             let text =
                 format!("{destination}{place}: no clause has a command for it; its mail stays");
-            shell.log(Level::Warn, text);
+            cx.log(Level::Warn, text);
         }
     }
 

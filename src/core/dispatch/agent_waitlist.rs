@@ -114,7 +114,7 @@ impl Scheduler {
             }
         }
         if left == 0 {
-            self.shell.timers.add(self.shell.now + Duration::from_millis(1), Timer::ForkRate);
+            self.cx.timers.add(self.cx.now + Duration::from_millis(1), Timer::ForkRate);
         }
     }
 }

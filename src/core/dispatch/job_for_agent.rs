@@ -6,15 +6,15 @@
 //! In a ring with `slot-cost` or `job-order`, `feed_next` chooses instead:
 //! `job_for_agent_by_message.rs`.
 
+use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::context::Context;
 use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed, RingId};
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::{Diagnosis, Queue, ThreadId, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
-use crate::{Mode, Scheduler};
 use log::Level;
 use std::time::Duration;
 use zsched_config::{JobOrder, MailPriority};
@@ -39,15 +39,11 @@ impl Scheduler {
             AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
             AgentLine::Report(report) => self.agent_reported(agent, &report),
             AgentLine::Comment(text) => {
-                self.dispatch.log_stray_line(&self.queue, &mut self.shell, agent, None, text)
+                self.dispatch.log_stray_line(&self.queue, &mut self.cx, agent, None, text)
             }
-            AgentLine::Malformed(missing, text) => self.dispatch.log_stray_line(
-                &self.queue,
-                &mut self.shell,
-                agent,
-                Some(missing),
-                text,
-            ),
+            AgentLine::Malformed(missing, text) => {
+                self.dispatch.log_stray_line(&self.queue, &mut self.cx, agent, Some(missing), text)
+            }
         }
     }
 
@@ -57,23 +53,23 @@ impl Scheduler {
             let text = "says #hungry once too often".to_string();
             return self.log_about_agent(agent, Level::Warn, text);
         };
-        agent_ref.progress_at = self.shell.now;
+        agent_ref.progress_at = self.cx.now;
         agent_ref.deferrals = 0;
         if !agent_ref.is_alive() {
             // Without jobs it has less time to end.
             self.dispatch.agents.mark(agent);
         }
         match answered {
-            Owed::Start => self.dispatch.agent_proven(&mut self.shell, agent),
+            Owed::Start => self.dispatch.agent_proven(&mut self.cx, agent),
             Owed::Job(vertex) => self.end_job(agent, vertex),
             Owed::Idle => {}
         }
         let agent_ref = &mut self.dispatch.agents[agent];
-        (agent_ref.hungry_at, agent_ref.stray_lines) = (self.shell.now, StrayLines::default());
+        (agent_ref.hungry_at, agent_ref.stray_lines) = (self.cx.now, StrayLines::default());
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state() {
-                AgentState::Parking => self.dispatch.park(&self.mode, &mut self.shell, agent),
+                AgentState::Parking => self.dispatch.park(&mut self.cx, agent),
                 _ => self.dispatch.hungry_agents.push_back(agent),
             }
         }
@@ -100,20 +96,13 @@ impl Scheduler {
         if let Some(text) = missing {
             let agent_ref = &self.dispatch.agents[agent];
             let text = format!("{text}{}", agent_ref.stray_lines.in_parentheses());
-            self.queue.status_unreported(
-                &self.mode,
-                &self.settings,
-                &mut self.shell,
-                present_attempt(agent_ref),
-                vertex,
-                &text,
-            );
+            self.queue.status_unreported(&mut self.cx, present_attempt(agent_ref), vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         match found_nothing {
             true => {
                 let message = self.queue.vertices[vertex].message;
-                self.admission.request_reread(&mut self.queue, &mut self.shell, message);
+                self.admission.request_reread(&mut self.queue, &mut self.cx, message);
             }
             false => self.record_failed_job(agent, vertex),
         }
@@ -129,7 +118,7 @@ impl Scheduler {
             let cause = match heard {
                 DeliverySignal::Failure => self.queue.cause(
                     &self.dispatch,
-                    self.shell.now,
+                    self.cx.now,
                     agent,
                     vertex,
                     self.queue.vertices[vertex].diagnosis.clone(),
@@ -144,13 +133,13 @@ impl Scheduler {
     pub(crate) fn defer(
         &mut self,
         vertex: VertexId,
-        wait: fn(&mut Dispatch, &mut Queue, &mut Shell, VertexId),
+        wait: fn(&mut Dispatch, &mut Queue, &mut Context, VertexId),
     ) {
         match self.queue.messages[self.queue.vertices[vertex].message].is_kept() {
             true => {
-                self.dispatch.set_state(&mut self.queue, self.shell.now, vertex, VertexState::Held)
+                self.dispatch.set_state(&mut self.queue, self.cx.now, vertex, VertexState::Held)
             }
-            false => wait(&mut self.dispatch, &mut self.queue, &mut self.shell, vertex),
+            false => wait(&mut self.dispatch, &mut self.queue, &mut self.cx, vertex),
         }
         self.learned.revision += 1;
         if !self.apply_after_job(vertex) {
@@ -160,11 +149,11 @@ impl Scheduler {
 
     /// Gives work to a hungry agent: its next job is chosen here.
     pub(crate) fn give_work(&mut self, agent: AgentId) {
-        if self.dispatch.gets_no_more_work(&self.mode, self.shell.now, agent)
-            || self.dispatch.yields_place(&self.settings, self.shell.now, agent)
+        if self.dispatch.gets_no_more_work(&self.cx, agent)
+            || self.dispatch.yields_place(&self.cx, agent)
         {
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
-            self.dispatch.retire_agent(&mut self.shell, agent);
+            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
+            self.dispatch.retire_agent(&mut self.cx, agent);
             return;
         }
         let agent_ref = &self.dispatch.agents[agent];
@@ -174,7 +163,7 @@ impl Scheduler {
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
                 let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
-                next_burst(agent_ref.burst, self.shell.now.since(fed_at), most)
+                next_burst(agent_ref.burst, self.cx.now.since(fed_at), most)
             }
             _ => 1,
         };
@@ -182,27 +171,27 @@ impl Scheduler {
         let burst = jobs_left.map_or(burst, |left| burst.min(left as usize));
         if self.dispatch.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
+            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
             self.settle_threads();
             if !self.feed_next(agent, former, burst) {
-                self.dispatch.send_idle(&mut self.shell, agent);
+                self.dispatch.send_idle(&mut self.cx, agent);
             }
             return;
         }
         if let Some(thread) = agent_ref.thread {
-            let stays = self.dispatch.may_keep_thread(&self.queue, self.shell.now, agent, thread);
-            if stays && self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, burst) {
+            let stays = self.dispatch.may_keep_thread(&self.queue, self.cx.now, agent, thread);
+            if stays && self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, burst) {
                 return;
             }
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
+            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
             self.settle_threads();
         }
         match self.dispatch.next_ready(ring) {
             Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
-                self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
-                self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, 1);
+                self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
+                self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, 1);
             }
-            _ => self.dispatch.send_idle(&mut self.shell, agent),
+            _ => self.dispatch.send_idle(&mut self.cx, agent),
         }
     }
 
@@ -210,44 +199,44 @@ impl Scheduler {
     pub(crate) fn reuse_agent(&mut self, agent: AgentId, thread: ThreadId) {
         self.dispatch.agents.set_state(agent, AgentState::Starting);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.shell.now;
+        agent_ref.progress_at = self.cx.now;
         if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
             self.feed_next(agent, Some(thread), 1);
         } else {
-            self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
-            self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, 1);
+            self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
+            self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, 1);
         }
     }
 
     pub(crate) fn drain(&mut self) {
-        if std::mem::replace(&mut self.mode.is_draining, true) {
+        if std::mem::replace(&mut self.cx.is_draining, true) {
             return;
         }
         let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
         alive
             .into_iter()
-            .for_each(|agent| self.dispatch.stop_agent(&mut self.shell, agent, StopMode::Quit));
+            .for_each(|agent| self.dispatch.stop_agent(&mut self.cx, agent, StopMode::Quit));
     }
 }
 
 impl Dispatch {
     /// Parks an agent for which there is no work.
-    pub(crate) fn send_idle(&mut self, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn send_idle(&mut self, cx: &mut Context, agent: AgentId) {
         self.agents.set_state(agent, AgentState::Parking);
         self.agents[agent].owed.push_back(Owed::Idle);
-        shell.act(Action::SendIdle(agent));
+        cx.act(Action::SendIdle(agent));
     }
 
     /// Returns true if an agent gets no more work.
-    fn gets_no_more_work(&self, mode: &Mode, now: Timestamp, agent: AgentId) -> bool {
+    fn gets_no_more_work(&self, cx: &Context, agent: AgentId) -> bool {
         let agent = &self.agents[agent];
         let ring = &self.rings[agent.ring];
-        let lived = now.since(agent.started_at);
+        let lived = cx.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
         let is_worn = self.jobs_left(agent) == Some(0);
-        ring.is_retired || mode.is_draining || is_old || is_worn || is_held
+        ring.is_retired || cx.is_draining || is_old || is_worn || is_held
     }
 
     /// Returns true if an agent may continue with its thread.
@@ -281,21 +270,21 @@ impl Dispatch {
     fn feed(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
         burst: usize,
     ) -> bool {
         let mut fed = 0;
         while fed < burst
-            && let Some(vertex) = self.choose_due(queue, shell, thread)
-            && self.may_start_delivery(queue, shell, agent, thread)
+            && let Some(vertex) = self.choose_due(queue, cx, thread)
+            && self.may_start_delivery(queue, cx, agent, thread)
         {
-            self.feed_one(queue, shell, agent, vertex);
+            self.feed_one(queue, cx, agent, vertex);
             fed += 1;
         }
         if fed > 0 {
-            self.agents.start_burst(agent, shell.now, fed);
+            self.agents.start_burst(agent, cx.now, fed);
         }
         fed > 0
     }
@@ -304,12 +293,12 @@ impl Dispatch {
     ///
     /// With `job-order=random` it is one of those that have been due the longest. Any of them is
     /// chosen with the same probability, so each is chosen soon, however many come after it.
-    fn choose_due(&self, queue: &Queue, shell: &mut Shell, thread: ThreadId) -> Option<VertexId> {
+    fn choose_due(&self, queue: &Queue, cx: &mut Context, thread: ThreadId) -> Option<VertexId> {
         let thread = &queue.threads[thread];
         match self.rings[thread.ring].clause.job_order {
             JobOrder::Random => {
                 let choices = thread.due.len().min(MAX_RANDOM_CHOICES);
-                let index = if choices > 1 { shell.random.usize(0..choices) } else { 0 };
+                let index = if choices > 1 { cx.random.usize(0..choices) } else { 0 };
                 thread.due.iter(&queue.vertices).nth(index)
             }
             JobOrder::Turns | JobOrder::Message => thread.due.first(),
@@ -319,13 +308,13 @@ impl Dispatch {
     pub(crate) fn feed_one(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         vertex: VertexId,
     ) {
         let Vertex { thread, message, .. } = queue.vertices[vertex];
         queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Fed);
-        queue.vertices[vertex].fed_at(shell.now);
+        queue.vertices[vertex].fed_at(cx.now);
         queue.messages.add_job(message);
         let agent_ref = &mut self.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
@@ -347,16 +336,16 @@ impl Dispatch {
             job.extend_from_slice(offsets.join(",").as_bytes());
         }
         job.push(b'\n');
-        shell.act(Action::Feed { agent, job: job.into() });
+        cx.act(Action::Feed { agent, job: job.into() });
     }
 
     /// Puts an agent that has answered `#idle` into the pool.
-    fn park(&mut self, mode: &Mode, shell: &mut Shell, agent: AgentId) {
-        if self.gets_no_more_work(mode, shell.now, agent) {
-            self.retire_agent(shell, agent);
+    fn park(&mut self, cx: &mut Context, agent: AgentId) {
+        if self.gets_no_more_work(cx, agent) {
+            self.retire_agent(cx, agent);
             return;
         }
-        let since = self.agents[agent].pinged.take().unwrap_or(shell.now);
+        let since = self.agents[agent].pinged.take().unwrap_or(cx.now);
         self.agents.set_state(agent, AgentState::Idle(since));
         let ring = self.agents[agent].ring;
         self.rings[ring].idle.push(agent);
@@ -367,20 +356,20 @@ impl Dispatch {
     }
 
     /// Orders an agent to end when it has no jobs left.
-    pub(crate) fn retire_agent(&mut self, shell: &mut Shell, agent: AgentId) {
-        self.stop_agent(shell, agent, StopMode::Retire);
+    pub(crate) fn retire_agent(&mut self, cx: &mut Context, agent: AgentId) {
+        self.stop_agent(cx, agent, StopMode::Retire);
     }
 
-    pub(crate) fn stop_agent(&mut self, shell: &mut Shell, agent: AgentId, manner: StopMode) {
+    pub(crate) fn stop_agent(&mut self, cx: &mut Context, agent: AgentId, manner: StopMode) {
         let (state, ring) = (self.agents[agent].state(), self.agents[agent].ring);
         self.leave_pool(agent, state, ring);
         let state = match manner {
             StopMode::Kill => AgentState::Killed,
-            _ => AgentState::Stopping(shell.now),
+            _ => AgentState::Stopping(cx.now),
         };
         self.agents.set_state(agent, state);
         self.agents.counts.ending.insert(agent);
-        shell.act(Action::StopAgent { agent, manner });
+        cx.act(Action::StopAgent { agent, manner });
     }
 
     /// Number of jobs that an agent may still get, if `agent-jobs` limits it.

@@ -39,14 +39,14 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        self.dispatch.agents.start_burst(agent, self.shell.now, chosen.len());
-        self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
+        self.dispatch.agents.start_burst(agent, self.cx.now, chosen.len());
+        self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
         for vertex in chosen {
-            if self.dispatch.may_start_delivery(&self.queue, &mut self.shell, agent, thread) {
-                self.dispatch.feed_one(&mut self.queue, &mut self.shell, agent, vertex);
+            if self.dispatch.may_start_delivery(&self.queue, &mut self.cx, agent, thread) {
+                self.dispatch.feed_one(&mut self.queue, &mut self.cx, agent, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
-                self.dispatch.enqueue_vertex(&self.queue, self.shell.now, vertex);
+                self.dispatch.enqueue_vertex(&self.queue, self.cx.now, vertex);
             }
         }
         true
@@ -62,12 +62,12 @@ impl Scheduler {
         must: Option<ThreadId>,
     ) -> Option<Entry> {
         let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
-        let (thread, vertex) = jobs.choose(self.shell.now, preferred)?;
+        let (thread, vertex) = jobs.choose(self.cx.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
             self.admission.has_preempted(
                 &self.queue,
                 &mut self.dispatch,
-                &mut self.shell,
+                &mut self.cx,
                 ring,
                 message,
             );

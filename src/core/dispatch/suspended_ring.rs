@@ -7,9 +7,9 @@
 //! so does a new configuration. So one wrong path does not use up the starts that the fork rate
 //! allows to all rings.
 
+use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, Dispatch, Refusal, RingId};
 use crate::event::AgentEnd;
-use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -72,14 +72,14 @@ impl Dispatch {
     /// Processes the first request for work of an agent.
     ///
     /// It ends the suspension of its ring.
-    pub(crate) fn agent_proven(&mut self, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn agent_proven(&mut self, cx: &mut Context, agent: AgentId) {
         let ring = self.agents[agent].ring;
         let starts = &mut self.rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
-        if self.end_suspension(shell, ring) {
+        if self.end_suspension(cx, ring) {
             let name = self.ring_name(ring);
-            shell.log(Level::Info, format!("{name}: its agents can be started again"));
+            cx.log(Level::Info, format!("{name}: its agents can be started again"));
             self.serve_later(ring);
         } else if !was_proven {
             self.serve_later(ring);
@@ -91,7 +91,7 @@ impl Dispatch {
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
     pub(crate) fn agent_start_failed(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: &Agent,
         end: &AgentEnd,
         is_to_blame: bool,
@@ -106,44 +106,44 @@ impl Dispatch {
         // Agents that were started at the same time count once.
         let former = ring_ref.starts.failure.as_ref();
         let count = match former {
-            Some(former) if shell.now < former.until => former.count,
+            Some(former) if cx.now < former.until => former.count,
             Some(former) => former.count.saturating_add(1),
             None => 1,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
         let reason = format!("{end}{}", agent.stray_lines.in_parentheses());
-        let failure = StartFailure { until: shell.now + pause, count, reason };
+        let failure = StartFailure { until: cx.now + pause, count, reason };
         if former.is_none() {
             let name = self.ring_name(ring);
             let text =
                 format!("{name}: its agent {end}; they are started one at a time until one works");
-            shell.log(Level::Warn, text);
+            cx.log(Level::Warn, text);
         }
-        self.end_suspension(shell, ring);
+        self.end_suspension(cx, ring);
         self.leave_waitlist(ring);
         self.rings[ring].waiting_since = None;
-        shell.timers.add(failure.until, Timer::Ring(ring));
+        cx.timers.add(failure.until, Timer::Ring(ring));
         self.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
     /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(crate) fn retry_start_now(&mut self, shell: &mut Shell, ring: RingId) {
+    pub(crate) fn retry_start_now(&mut self, cx: &mut Context, ring: RingId) {
         let Some(failure) = &mut self.rings[ring].starts.failure else {
             return;
         };
-        let planned = std::mem::replace(&mut failure.until, shell.now);
-        shell.timers.cancel(planned, Timer::Ring(ring));
-        shell.timers.add(shell.now, Timer::Ring(ring));
+        let planned = std::mem::replace(&mut failure.until, cx.now);
+        cx.timers.cancel(planned, Timer::Ring(ring));
+        cx.timers.add(cx.now, Timer::Ring(ring));
         self.serve_later(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
-    pub(crate) fn end_suspension(&mut self, shell: &mut Shell, ring: RingId) -> bool {
+    pub(crate) fn end_suspension(&mut self, cx: &mut Context, ring: RingId) -> bool {
         let failure = self.rings[ring].starts.failure.take();
         if let Some(failure) = &failure {
-            shell.timers.cancel(failure.until, Timer::Ring(ring));
+            cx.timers.cancel(failure.until, Timer::Ring(ring));
         }
         failure.is_some()
     }

@@ -15,6 +15,7 @@ pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paging::RestoreAction;
+use crate::context::Context;
 use crate::event::Backlog;
 use crate::query::view::View;
 use crate::queue::retry::{max_wait, seconds_of};
@@ -22,7 +23,6 @@ use crate::queue::{
     Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
     UnreachableReason, UnreachableReport, Vertex, VertexId,
 };
-use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -161,9 +161,9 @@ impl LearnedState {
     ///
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
-    pub(super) fn schedule_drop_of_unclaimed(&self, shell: &mut Shell) {
+    pub(super) fn schedule_drop_of_unclaimed(&self, cx: &mut Context) {
         if self.unclaimed.is_some() {
-            shell.timers.add(shell.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
+            cx.timers.add(cx.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
@@ -233,11 +233,11 @@ impl Scheduler {
         let thread_ref = &mut self.queue.threads[thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let on_request = clause.is_etrn_only();
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.shell.now && !on_request);
+        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.cx.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(self.shell.now + max_wait(clause)));
+        let wakeup = wakeup.map(|wakeup| wakeup.min(self.cx.now + max_wait(clause)));
         let is_dead = wakeup.is_none() && learned.reason == Some(UnreachableReason::Dead);
-        let until = wakeup.or(is_dead.then_some(self.shell.now));
+        let until = wakeup.or(is_dead.then_some(self.cx.now));
         let steps = RetryPosition {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
             planned: wakeup.map_or(0, seconds_of),
@@ -261,7 +261,7 @@ impl Scheduler {
     pub(super) fn drop_unclaimed(&mut self) {
         match self.view().backlog().0 {
             Backlog::New | Backlog::PagedOut => {
-                self.learned.schedule_drop_of_unclaimed(&mut self.shell)
+                self.learned.schedule_drop_of_unclaimed(&mut self.cx)
             }
             Backlog::None => self.learned.unclaimed = None,
         }

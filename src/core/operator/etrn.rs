@@ -25,11 +25,11 @@ impl Scheduler {
             1 => "1 destination".to_string(),
             count => format!("{count} destinations"),
         };
-        self.shell.log(log::Level::Info, format!("ETRN {shown}: {found}"));
+        self.cx.log(log::Level::Info, format!("ETRN {shown}: {found}"));
         for thread in &of_hosts {
             self.wake_on_request(*thread);
         }
-        self.admission.request_paged_hosts(&mut self.shell, hosts.iter().copied());
+        self.admission.request_paged_hosts(&mut self.cx, hosts.iter().copied());
         let has_no_agent = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(has_no_agent).collect()
     }

@@ -8,13 +8,13 @@
 //! A message that is released is tried at least once, whatever its age.
 
 use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
 use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
@@ -24,7 +24,7 @@ impl Scheduler {
             return self.dispatch.hold_message(
                 &mut self.queue,
                 &mut self.overrides,
-                self.shell.now,
+                self.cx.now,
                 id,
                 Hold { scope, author, reason },
             );
@@ -58,7 +58,7 @@ impl Scheduler {
             match self.dispatch.hold_message(
                 &mut self.queue,
                 &mut self.overrides,
-                self.shell.now,
+                self.cx.now,
                 *id,
                 hold,
             ) {
@@ -72,7 +72,7 @@ impl Scheduler {
             }
         }
         if are_some_held {
-            self.orders.store_overrides(&mut self.overrides, &mut self.shell);
+            self.orders.store_overrides(&mut self.overrides, &mut self.cx);
         }
         all
     }
@@ -85,7 +85,7 @@ impl Scheduler {
             return self.dispatch.release_messages(
                 &mut self.queue,
                 &mut self.overrides,
-                &mut self.shell,
+                &mut self.cx,
                 &[*id],
             );
         }
@@ -106,11 +106,7 @@ impl Scheduler {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                effect.add(&self.dispatch.release_message(
-                    &mut self.queue,
-                    &mut self.shell,
-                    message,
-                ));
+                effect.add(&self.dispatch.release_message(&mut self.queue, &mut self.cx, message));
             }
         }
         effect
@@ -123,7 +119,7 @@ impl Dispatch {
         &mut self,
         queue: &mut Queue,
         overrides: &mut Overrides,
-        shell: &mut Shell,
+        cx: &mut Context,
         messages: &[SpoolId],
     ) -> Effect {
         let mut all = Effect::default();
@@ -131,9 +127,7 @@ impl Dispatch {
             if overrides.hold_of_message(*id).is_some() {
                 overrides.change(OverrideChange::Released(Scope::Message(*id)));
                 let message = queue.message_of(*id);
-                all.add(
-                    &message.map_or(Effect::default(), |m| self.release_message(queue, shell, m)),
-                );
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(queue, cx, m)));
             }
         }
         all
@@ -184,7 +178,7 @@ impl Dispatch {
     fn release_message(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) -> Effect {
         queue.messages[message].held = false;
@@ -193,14 +187,14 @@ impl Dispatch {
                 queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
             }
         }
-        self.let_go(queue, shell, message)
+        self.let_go(queue, cx, message)
     }
 
     /// Makes what is held back of a message due, unless another reason keeps it.
     pub(crate) fn let_go(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) -> Effect {
         let mut effect = Effect { messages: 1, ..Effect::default() };
@@ -210,18 +204,18 @@ impl Dispatch {
         for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
             if queue.vertices[vertex].state == VertexState::Held {
                 effect.recipients += queue.vertices[vertex].pending;
-                self.let_vertex_go(queue, shell, vertex);
-                queue.watch_expiry(self, shell.now, vertex);
+                self.let_vertex_go(queue, cx, vertex);
+                queue.watch_expiry(self, cx.now, vertex);
             }
         }
         effect
     }
 
-    fn let_vertex_go(&mut self, queue: &mut Queue, shell: &mut Shell, vertex: VertexId) {
+    fn let_vertex_go(&mut self, queue: &mut Queue, cx: &mut Context, vertex: VertexId) {
         let thread = queue.vertices[vertex].thread;
         match self.arrivals_wait(queue, thread) {
-            true => self.wait_for_destination(queue, shell, vertex),
-            false => self.set_state(queue, shell.now, vertex, VertexState::Due),
+            true => self.wait_for_destination(queue, cx, vertex),
+            false => self.set_state(queue, cx.now, vertex, VertexState::Due),
         }
     }
 }

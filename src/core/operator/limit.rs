@@ -29,13 +29,13 @@ impl Scheduler {
         until: Option<Timestamp>,
         author: Author,
     ) -> Effect {
-        let is_over = until.is_some_and(|until| until <= self.shell.now);
+        let is_over = until.is_some_and(|until| until <= self.cx.now);
         let refusal = is_over.then_some(OrderRefusal::BadValue);
         if let Some(refusal) = refusal.or(self.view().refusal_of_limit(&scope, limit, value)) {
             return Effect::refused(refusal);
         }
         if let Some(until) = until {
-            self.shell.timers.add(until, Timer::Limits);
+            self.cx.timers.add(until, Timer::Limits);
         }
         let set = LimitOverride { scope, limit, value, until, author };
         self.overrides.change(OverrideChange::Limit(set));
@@ -55,7 +55,7 @@ impl Scheduler {
 
     /// Resets the limits whose time is over.
     pub(crate) fn limits_timer(&mut self) {
-        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.shell.now);
+        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.cx.now);
         let over: Vec<LimitOverride> =
             self.overrides.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
@@ -66,7 +66,7 @@ impl Scheduler {
                 .change(OverrideChange::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
-            self.shell.log(log::Level::Info, text);
+            self.cx.log(log::Level::Info, text);
         }
         self.reapply_limits();
     }
@@ -161,7 +161,7 @@ impl<'s> View<'s> {
         let mut rings = self.core.dispatch.rings.iter().map(|(_, ring)| ring);
         let ring = rings.find(|ring| ring.has_pattern(pattern));
         let clause = ring.map(|ring| ring.configured.clone());
-        let clause = clause.unwrap_or_else(|| self.core.config.select_or_default(channel, host));
+        let clause = clause.unwrap_or_else(|| self.core.cx.config.select_or_default(channel, host));
         let configured = limit.of(&clause);
         let is_same = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
         let set = self.core.overrides.limits.iter().rev().find(is_same).map(|set| set.value);
@@ -187,7 +187,7 @@ impl<'s> View<'s> {
             is_other && matches!(&set.scope, Scope::Destinations(all) if all.matches(&destination))
         };
         let other = self.core.overrides.limits.iter().rev().find(covers).map(|set| set.value);
-        let clause = self.core.config.select_or_default(channel.as_bytes(), host.as_bytes());
+        let clause = self.core.cx.config.select_or_default(channel.as_bytes(), host.as_bytes());
         let pattern = format!("{}/{}", clause.channel_pattern, clause.host_pattern);
         let is_of_ring = |set: &&LimitOverride| {
             set.limit == limit && matches!(&set.scope, Scope::Ring(ring) if *ring == pattern)

@@ -33,7 +33,7 @@ impl Scheduler {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
-                self.dispatch.retry_start_now(&mut self.shell, self.queue.threads[thread].ring);
+                self.dispatch.retry_start_now(&mut self.cx, self.queue.threads[thread].ring);
                 if self.queue.vertices[vertex].state == VertexState::Held
                     || self.queue.threads[thread].held
                 {
@@ -41,12 +41,7 @@ impl Scheduler {
                     continue;
                 }
                 if self.queue.vertices[vertex].state == VertexState::Waiting {
-                    self.dispatch.set_state(
-                        &mut self.queue,
-                        self.shell.now,
-                        vertex,
-                        VertexState::Due,
-                    );
+                    self.dispatch.set_state(&mut self.queue, self.cx.now, vertex, VertexState::Due);
                     effect.recipients += recipients;
                     woken.push(thread);
                     if self.queue.threads[thread].waiting.is_empty() {
@@ -82,7 +77,7 @@ impl Scheduler {
                 self.overrides.order_removal(&self.queue, message, after_job, by);
             }
             if is_whole && is_partial {
-                self.admission.read_rest_for_removal(&self.queue, &mut self.shell, message);
+                self.admission.read_rest_for_removal(&self.queue, &mut self.cx, message);
             }
         }
         effect

@@ -10,10 +10,10 @@
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
 use crate::bulk::BulkOrder;
+use crate::context::Context;
 use crate::dispatch::{AgentState, Dispatch};
 use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
-use crate::shell::Shell;
 use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl Scheduler {
         // One part more than there are writes, so that the order is not answered before this
         // returns.
         self.orders.orders.insert(ticket, (Effect::default(), 1));
-        let by = Author { name: by, since: self.shell.now };
+        let by = Author { name: by, since: self.cx.now };
         let mut woken = Vec::new();
         let effect = match order {
             Order::Hold { scope, reason } => self.hold(scope, by, reason),
@@ -197,7 +197,7 @@ impl Scheduler {
             Order::ReleaseMessages(messages) => self.dispatch.release_messages(
                 &mut self.queue,
                 &mut self.overrides,
-                &mut self.shell,
+                &mut self.cx,
                 &messages,
             ),
             Order::Release(scope) => self.release(&scope),
@@ -209,7 +209,7 @@ impl Scheduler {
             Order::RetryThreads(threads) => {
                 woken = self.queue.threads_of(&threads);
                 self.admission
-                    .request_paged_hosts(&mut self.shell, threads.iter().map(Destination::host));
+                    .request_paged_hosts(&mut self.cx, threads.iter().map(Destination::host));
                 self.retry_threads(&woken)
             }
             Order::Retry(targets) => self.retry(&targets, &mut woken),
@@ -220,21 +220,21 @@ impl Scheduler {
                 self.set_limit(scope, limit, value, until, by)
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
-            Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.shell, pid),
+            Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.cx, pid),
             Order::Bulk { job, order } => self.order_about_job(job, order, &by.name),
             Order::LogFinishedMessages(log) => {
-                self.settings.log_finished_messages = log;
+                self.cx.settings.log_finished_messages = log;
                 Effect::default()
             }
         };
-        self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
+        self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
         self.orders.current = None;
         self.settle();
         let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
-        self.orders.finish_order_part(&mut self.shell, ticket, None);
+        self.orders.finish_order_part(&mut self.cx, ticket, None);
     }
 
     /// Applies the changed overrides to every thread.
@@ -248,9 +248,9 @@ impl Scheduler {
 
 impl PendingOrders {
     /// Counts a note that is written, or never will be.
-    pub(crate) fn order_note_done(&mut self, shell: &mut Shell, note: NoteTicket) {
+    pub(crate) fn order_note_done(&mut self, cx: &mut Context, note: NoteTicket) {
         if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(shell, ticket, None);
+            self.finish_order_part(cx, ticket, None);
         }
     }
 
@@ -259,32 +259,32 @@ impl PendingOrders {
     /// The answer carries the error. The write is tried again.
     pub(crate) fn order_note_failed(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         note: NoteTicket,
         error: ErrorKind,
     ) {
         if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(shell, ticket, Some(error));
+            self.finish_order_part(cx, ticket, Some(error));
         }
     }
 
     /// Stores the changed overrides; the present order is answered after that.
-    pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
+    pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, cx: &mut Context) {
         let ticket = self.add_part();
         let changes = std::mem::take(&mut overrides.changes);
-        shell.act(Action::StoreOverrides { ticket, changes });
+        cx.act(Action::StoreOverrides { ticket, changes });
     }
 
     /// Stores the overrides if they have changed.
-    pub(crate) fn store_changed_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
+    pub(crate) fn store_changed_overrides(&mut self, overrides: &mut Overrides, cx: &mut Context) {
         if !overrides.changes.is_empty() {
-            self.store_overrides(overrides, shell);
+            self.store_overrides(overrides, cx);
         }
     }
 
     pub(crate) fn finish_order_part(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         ticket: OrderTicket,
         error: Option<ErrorKind>,
     ) {
@@ -296,7 +296,7 @@ impl PendingOrders {
         if *left == 0 {
             let effect = *effect;
             self.orders.remove(&ticket);
-            shell.act(Action::OrderDone { ticket, effect });
+            cx.act(Action::OrderDone { ticket, effect });
         }
     }
 
@@ -349,7 +349,7 @@ impl PendingOrders {
 }
 
 impl Dispatch {
-    fn retire_agent_of(&mut self, shell: &mut Shell, pid: u32) -> Effect {
+    fn retire_agent_of(&mut self, cx: &mut Context, pid: u32) -> Effect {
         let has_pid =
             |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
         let Some((id, agent)) = self.agents.iter().find(|(_, agent)| has_pid(agent)) else {
@@ -357,7 +357,7 @@ impl Dispatch {
         };
         let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
-        self.stop_agent(shell, id, manner);
+        self.stop_agent(cx, id, manner);
         Effect { agents: 1, ..Effect::default() }
     }
 }

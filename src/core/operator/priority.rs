@@ -4,12 +4,12 @@
 //! and the rest of the message is chosen by the new priority. With the priority `z` it is kept.
 
 use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
 use crate::query::view::View;
 use crate::queue::{MessageId, Queue, VertexState};
-use crate::shell::Shell;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
@@ -36,7 +36,7 @@ impl Scheduler {
             let set = PriorityOverride { message: *id, priority, author: author.clone() };
             self.overrides.change(OverrideChange::Priority(set));
             all.add(&self.view().dry_run_priority(*id, priority));
-            self.dispatch.change_priority(&mut self.queue, &mut self.shell, message, priority);
+            self.dispatch.change_priority(&mut self.queue, &mut self.cx, message, priority);
         }
         all
     }
@@ -46,14 +46,14 @@ impl Dispatch {
     fn change_priority(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         priority: u8,
     ) {
         let was_kept = queue.messages[message].is_kept();
         if was_kept {
             queue.messages[message].priority = priority;
-            self.let_go(queue, shell, message);
+            self.let_go(queue, cx, message);
             return;
         }
         // Its jobs have the former place in line until all of their entries have left.
@@ -61,9 +61,9 @@ impl Dispatch {
             self.dequeue_vertex(queue, vertex);
         }
         queue.messages[message].priority = priority;
-        self.enqueue_message(queue, shell.now, message);
+        self.enqueue_message(queue, cx.now, message);
         if queue.messages[message].is_kept() {
-            self.keep_back(queue, shell.now, message);
+            self.keep_back(queue, cx.now, message);
         }
     }
 }

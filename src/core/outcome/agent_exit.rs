@@ -9,6 +9,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::context::Context;
 use crate::dispatch::ping::MAX_PING_TIME;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::event::AgentEnd;
@@ -17,7 +18,6 @@ use crate::queue::{
     AfterJob, DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason,
     UnreachableReport, VertexId, VertexState,
 };
-use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use std::rc::Rc;
@@ -37,16 +37,15 @@ impl Scheduler {
             return;
         };
         if let Some(timer) = agent_ref.timer {
-            self.shell.timers.cancel(timer, Timer::Agent(agent));
+            self.cx.timers.cancel(timer, Timer::Agent(agent));
         }
-        self.dispatch.log_end(&self.queue, &mut self.shell, &agent_ref, end);
-        self.queue.clear_locks(&mut self.shell, &agent_ref);
+        self.dispatch.log_end(&self.queue, &mut self.cx, &agent_ref, end);
+        self.queue.clear_locks(&mut self.cx, &agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.queue.threads[thread].agents.retain(|other| *other != agent);
             self.dispatch.leave_window_with_agent(
                 &mut self.queue,
-                &self.settings,
-                &mut self.shell,
+                &mut self.cx,
                 thread,
                 agent_ref.has_delivery_permit,
             );
@@ -59,10 +58,10 @@ impl Scheduler {
                 self.defer_due(thread, &agent_ref, end);
             }
         }
-        self.dispatch.subtract_agent(self.shell.now, agent, &agent_ref);
+        self.dispatch.subtract_agent(self.cx.now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
             self.dispatch.agent_start_failed(
-                &mut self.shell,
+                &mut self.cx,
                 &agent_ref,
                 end,
                 ended_unasked(&agent_ref),
@@ -95,8 +94,8 @@ impl Scheduler {
             } else if self.queue.must_wait_after_job(vertex) {
                 self.defer(vertex, Dispatch::wait_for_destination);
             } else {
-                self.dispatch.set_due_first(&mut self.queue, self.shell.now, vertex);
-                self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
+                self.dispatch.set_due_first(&mut self.queue, self.cx.now, vertex);
+                self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
             }
         }
     }
@@ -104,14 +103,7 @@ impl Scheduler {
     /// Defers a job because its agent has died.
     fn defer_interrupted_job(&mut self, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
-        self.queue.status_unreported(
-            &self.mode,
-            &self.settings,
-            &mut self.shell,
-            present_attempt(agent),
-            vertex,
-            &text,
-        );
+        self.queue.status_unreported(&mut self.cx, present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
             let thread = self.queue.vertices[vertex].thread;
             self.queue.threads[thread].consecutive_deaths =
@@ -132,11 +124,11 @@ impl Scheduler {
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,
-            at: self.shell.now,
+            at: self.cx.now,
             diagnosis: Some(diagnosis.clone()),
         };
         let known = Unreachable {
-            until: self.shell.now,
+            until: self.cx.now,
             reason: UnreachableReason::AgentsDie,
             cause: Some(Rc::new(cause)),
         };
@@ -149,16 +141,16 @@ impl Dispatch {
     ///
     /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
     /// change of the timer.
-    pub(crate) fn settle_agent(&mut self, queue: &mut Queue, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn settle_agent(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         let timer = self.agents[agent].timer;
         let deadline = self.agent_deadline(&self.agents[agent]);
         let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
         if let Some(deadline) = earlier {
             if let Some(timer) = timer {
-                shell.timers.cancel(timer, Timer::Agent(agent));
+                cx.timers.cancel(timer, Timer::Agent(agent));
             }
             self.agents[agent].timer = Some(deadline);
-            shell.timers.add(deadline, Timer::Agent(agent));
+            cx.timers.add(deadline, Timer::Agent(agent));
         }
         // An agent that takes no more work leaves room for another one.
         if let Some(thread) = self.agents[agent].thread {
@@ -166,31 +158,31 @@ impl Dispatch {
         }
     }
 
-    pub(crate) fn agent_timer(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn agent_timer(&mut self, queue: &Queue, cx: &mut Context, agent: AgentId) {
         let Some(agent_ref) = self.agents.get_mut(agent) else {
             return;
         };
         agent_ref.timer = None;
         let state = agent_ref.state();
         self.agents.mark(agent);
-        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > shell.now) {
+        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > cx.now) {
             return;
         }
         match state {
-            AgentState::Idle(since) => self.idle_agent_timer(shell, agent, since),
+            AgentState::Idle(since) => self.idle_agent_timer(cx, agent, since),
             AgentState::Killed | AgentState::ExitedMidJob => {}
-            _ => self.kill_agent(queue, shell, agent),
+            _ => self.kill_agent(queue, cx, agent),
         }
     }
 
-    fn kill_agent(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
-        let silent = shell.now.seconds_since(self.agents[agent].progress_at);
+    fn kill_agent(&mut self, queue: &Queue, cx: &mut Context, agent: AgentId) {
+        let silent = cx.now.seconds_since(self.agents[agent].progress_at);
         let name = self.name_of_agent(queue, &self.agents[agent]);
-        shell.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
-        self.stop_agent(shell, agent, StopMode::Kill);
+        cx.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
+        self.stop_agent(cx, agent, StopMode::Kill);
     }
 
-    fn log_end(&self, queue: &Queue, shell: &mut Shell, agent: &Agent, end: &AgentEnd) {
+    fn log_end(&self, queue: &Queue, cx: &mut Context, agent: &Agent, end: &AgentEnd) {
         let was_stopped = matches!(agent.state(), AgentState::Stopping(_));
         let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
         let level = match agent.jobs().count() {
@@ -202,7 +194,7 @@ impl Dispatch {
         };
         let (name, said) = (self.name_of_agent(queue, agent), agent.stray_lines.in_parentheses());
         let suppressed = agent.log_limiter.suppressed();
-        shell.log(level, format!("{name} {end}{said}{suppressed}"));
+        cx.log(level, format!("{name} {end}{said}{suppressed}"));
     }
 
     /// Returns when an agent must be checked, if it does nothing before.
@@ -251,7 +243,7 @@ impl Dispatch {
 
 impl Queue {
     /// Clears the locks of a dead agent: they would exclude its successor.
-    fn clear_locks(&self, shell: &mut Shell, agent: &Agent) {
+    fn clear_locks(&self, cx: &mut Context, agent: &Agent) {
         let Some(pid) = agent.pid else {
             return;
         };
@@ -259,7 +251,7 @@ impl Queue {
             let message = &self.messages[self.vertices[vertex].message];
             let is_finished = self.vertices[vertex].state == VertexState::Finished;
             if !is_finished || message.is_partial {
-                shell.act(Action::ClearLocks { name: message.name.clone(), pid });
+                cx.act(Action::ClearLocks { name: message.name.clone(), pid });
             }
         }
     }

@@ -3,12 +3,12 @@
 //! The status words are those of `man/transport-agent.7`.
 
 use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::operator::order::PendingOrders;
 use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
-use crate::shell::Shell;
 use log::Level;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -70,7 +70,7 @@ impl Scheduler {
                     self.admission.defer_unloaded(
                         &mut self.queue,
                         &self.dispatch,
-                        &mut self.shell,
+                        &mut self.cx,
                         job,
                         &diagnosis_of(report),
                     );
@@ -89,12 +89,12 @@ impl Scheduler {
     ) {
         let vertex = recipient.vertex();
         let thread = self.queue.vertices[vertex].thread;
-        self.queue.apply_clock_step(&mut self.shell, thread);
+        self.queue.apply_clock_step(&mut self.cx, thread);
         let thread_ref = &mut self.queue.threads.pool_mut()[thread];
         thread_ref.consecutive_deaths = 0;
         thread_ref.attempts = thread_ref.attempts.saturating_add(1);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.shell.now;
+        agent_ref.progress_at = self.cx.now;
         agent_ref.signal = agent_ref.signal.max(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
             ReportStatus::Unknown => DeliverySignal::Nothing,
@@ -109,7 +109,7 @@ impl Scheduler {
         self.learn_relay_of_report(thread, report.notary);
         self.queue.count_attempt(vertex);
         if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
-            self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
+            self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
         }
     }
 
@@ -123,7 +123,7 @@ impl Scheduler {
             }
             ReportedRecipient::Unloaded(vertex) => self.admission.finish_unloaded(
                 &mut self.queue,
-                &mut self.shell,
+                &mut self.cx,
                 vertex,
                 report,
                 failed,
@@ -140,7 +140,7 @@ impl Scheduler {
             ReportedRecipient::Unloaded(vertex) => self.admission.defer_unloaded(
                 &mut self.queue,
                 &self.dispatch,
-                &mut self.shell,
+                &mut self.cx,
                 vertex,
                 &diagnosis,
             ),
@@ -185,7 +185,7 @@ impl Scheduler {
             ReportStatus::Ok => self.notes.note_report(
                 &mut self.queue,
                 &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report,
                 OutcomeKind::Success,
@@ -193,7 +193,7 @@ impl Scheduler {
             ReportStatus::Error => self.notes.note_report(
                 &mut self.queue,
                 &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report,
                 OutcomeKind::Failure,
@@ -208,7 +208,7 @@ impl Scheduler {
             self.notes.mark_failed_alternative(
                 &mut self.queue,
                 &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report.offset,
             );
@@ -251,7 +251,7 @@ impl Notes {
         &mut self,
         queue: &mut Queue,
         orders: &mut PendingOrders,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         report: &RecipientReport<'_>,
         occasion: OutcomeKind,
@@ -262,7 +262,7 @@ impl Notes {
             notary: report.notary.into(),
             text: report.message.into(),
         };
-        self.note(queue, orders, shell, message, content);
+        self.note(queue, orders, cx, message, content);
     }
 }
 

@@ -3,13 +3,13 @@
 //! A message stays in the spool until each note about it is on disk. A note that cannot be written
 //! (a full disk) is written again until it can.
 
+use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
+use crate::context::Context;
 use crate::operator::order::PendingOrders;
 use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl NoteContent {
 impl Scheduler {
     /// Requests a note about recipients of a message.
     pub(crate) fn request_note(&mut self, message: MessageId, content: NoteContent) {
-        self.notes.note(&mut self.queue, &mut self.orders, &mut self.shell, message, content);
+        self.notes.note(&mut self.queue, &mut self.orders, &mut self.cx, message, content);
     }
 }
 
@@ -84,7 +84,7 @@ impl Notes {
         &mut self,
         queue: &mut Queue,
         orders: &mut PendingOrders,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         content: NoteContent,
     ) {
@@ -92,30 +92,24 @@ impl Notes {
         self.last_ticket += 1;
         let ticket = self.last_ticket;
         let name = queue.messages[message].name.clone();
-        let note = Note { ticket, name, offsets, occasion, time: shell.now, notary, message: text };
+        let note = Note { ticket, name, offsets, occasion, time: cx.now, notary, message: text };
         queue.messages[message].notes += 1;
         self.unwritten.insert(ticket, note.clone());
         orders.attach_note_to_order(ticket);
-        shell.act(Action::Note(note));
+        cx.act(Action::Note(note));
     }
 
-    pub(crate) fn write_note_again(&self, shell: &mut Shell, ticket: NoteTicket) {
+    pub(crate) fn write_note_again(&self, cx: &mut Context, ticket: NoteTicket) {
         if let Some(note) = self.unwritten.get(&ticket).cloned() {
-            shell.act(Action::Note(note));
+            cx.act(Action::Note(note));
         }
     }
 
     /// Keeps a write error, and logs it unless the limit is reached.
-    pub(crate) fn write_failed(
-        &mut self,
-        settings: &Settings,
-        shell: &mut Shell,
-        number: u64,
-        text: String,
-    ) {
-        if let Some(suppressed) = self.failure_log.permit(shell.now) {
-            let wait = settings.failed_write.as_secs_f32();
-            shell.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
+    pub(crate) fn write_failed(&mut self, cx: &mut Context, number: u64, text: String) {
+        if let Some(suppressed) = self.failure_log.permit(cx.now) {
+            let wait = cx.settings.failed_write.as_secs_f32();
+            cx.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }
         self.last_failure = Some((number, text));
     }
@@ -135,7 +129,7 @@ impl Scheduler {
         let wrote = match outcome {
             Ok(wrote) => wrote,
             Err(ErrorKind::NotFound) => {
-                self.shell.log(
+                self.cx.log(
                     Level::Error,
                     format!("{name}: the control file is gone, and with it a diagnostic"),
                 );
@@ -143,21 +137,20 @@ impl Scheduler {
             }
             Err(error) => {
                 self.notes.write_failed(
-                    &self.settings,
-                    &mut self.shell,
+                    &mut self.cx,
                     name.number(),
                     format!("{name}: cannot write a diagnostic: {error}"),
                 );
-                self.orders.order_note_failed(&mut self.shell, ticket, error);
+                self.orders.order_note_failed(&mut self.cx, ticket, error);
                 return self
-                    .shell
+                    .cx
                     .timers
-                    .add(self.shell.now + self.settings.failed_write, Timer::Note(ticket));
+                    .add(self.cx.now + self.cx.settings.failed_write, Timer::Note(ticket));
             }
         };
         self.notes.write_succeeded(name.number());
         self.notes.unwritten.remove(&ticket);
-        self.orders.order_note_done(&mut self.shell, ticket);
+        self.orders.order_note_done(&mut self.cx, ticket);
         if let Some(message) = self.queue.messages.find(name.number()) {
             self.queue.messages[message].notes -= 1;
             self.queue.messages[message].owes_report |= wrote;

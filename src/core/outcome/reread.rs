@@ -6,11 +6,11 @@
 use crate::Scheduler;
 use crate::action::{Action, StatusVerdict};
 use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::AgentId;
 use crate::event::RereadResult;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::{MessageId, Queue, VertexId, VertexState};
-use crate::shell::Shell;
 use log::Level;
 use std::collections::HashSet;
 use std::io;
@@ -36,7 +36,7 @@ impl Scheduler {
         if is_present {
             self.dispatch.agents[agent].found_nothing = true;
         } else {
-            self.admission.request_reread(&mut self.queue, &mut self.shell, message);
+            self.admission.request_reread(&mut self.queue, &mut self.cx, message);
         }
     }
 
@@ -52,8 +52,8 @@ impl Scheduler {
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
-                self.shell.log(Level::Error, text);
-                self.queue.retry_alternatives(&self.settings, &mut self.shell, message);
+                self.cx.log(Level::Error, text);
+                self.queue.retry_alternatives(&mut self.cx, message);
             }
         }
     }
@@ -84,7 +84,7 @@ impl Scheduler {
             RereadResult::Failed(error) => return Some(Err(error)),
         };
         let id = self.queue.messages[message].spool_id();
-        self.shell.log(level, format!("{id}: {text}"));
+        self.cx.log(level, format!("{id}: {text}"));
         self.forget(message);
         None
     }
@@ -118,7 +118,7 @@ impl Scheduler {
             (self.queue.messages[message].spool_id(), self.queue.messages[message].pending);
         let text = format!("{id}: read again: recipients finished: {finished}, left: {left}");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
-        self.shell.log(level, text);
+        self.cx.log(level, text);
         self.queue_alternatives(message, arrival);
     }
 }
@@ -130,28 +130,28 @@ impl Admission {
     pub(crate) fn request_reread(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
-        if self.restart_reading(queue, shell, message) {
+        if self.restart_reading(queue, cx, message) {
             return;
         }
         let message = &mut queue.messages[message];
         if !message.is_rereading && !message.is_removing {
             message.is_rereading = true;
             let name = message.name.clone();
-            shell.act(Action::ReadAgain(name));
+            cx.act(Action::ReadAgain(name));
         }
     }
 
     /// Processes a change of a control file by an agent of an earlier scheduler.
     ///
     /// A partial message is read on when its recipients have their turn.
-    pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, shell: &mut Shell, number: u64) {
+    pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, cx: &mut Context, number: u64) {
         if let Some(message) = queue.messages.find(number)
             && !queue.messages[message].is_partial
         {
-            self.request_reread(queue, shell, message);
+            self.request_reread(queue, cx, message);
         }
     }
 }

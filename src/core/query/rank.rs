@@ -31,7 +31,7 @@ impl<'s> View<'s> {
         let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
         let id = |message: MessageId| self.core.queue.messages[message].spool_id();
-        let job = jobs.rank(self.core.shell.now, vertex.message, id)?;
+        let job = jobs.rank(self.core.cx.now, vertex.message, id)?;
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
             id: message.spool_id(),

@@ -8,7 +8,7 @@ impl<'s> View<'s> {
     /// The reason for a message that no operator holds, with its details.
     pub(super) fn why_scheduled(self, message: MessageId) -> Why {
         let messages = &self.core.queue.messages;
-        match messages.schedules.next_opening(message, self.core.shell.now) {
+        match messages.schedules.next_opening(message, self.core.cx.now) {
             Some(at) if messages[message].is_scheduled => {
                 Why::Scheduled { at, window: messages.schedules.window(message) }
             }

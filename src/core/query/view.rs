@@ -258,7 +258,7 @@ impl<'s> View<'s> {
 
     /// Maximum number of agents of a ring.
     pub fn max_ring_of(self, ring: &Ring) -> usize {
-        ring.clause.max_ring.map_or(self.core.settings.max_agents, |limit| limit as usize)
+        ring.clause.max_ring.map_or(self.core.cx.settings.max_agents, |limit| limit as usize)
     }
 
     /// Number of vertices of some threads.
@@ -313,31 +313,31 @@ impl<'s> View<'s> {
             recipients: self.recipients(),
             held_threads: self.core.queue.threads.held(),
             oldest: self.core.queue.messages.oldest().map(Timestamp::from_seconds),
-            counters: self.core.shell.counters,
+            counters: self.core.cx.counters,
         }
     }
 
     /// Pending recipients of messages in memory.
     pub fn recipients(self) -> u64 {
-        let all = self.core.shell.counters.recipients_in - self.core.shell.counters.recipients_out;
+        let all = self.core.cx.counters.recipients_in - self.core.cx.counters.recipients_out;
         all - self.paged_recipients()
     }
 
     /// The parameters of its configuration.
     pub fn parameters(self) -> &'s Parameters {
-        &self.core.config.parameters
+        &self.core.cx.config.parameters
     }
 
     /// The settings of this scheduler.
     pub fn settings(self) -> &'s Settings {
-        &self.core.settings
+        &self.core.cx.settings
     }
 
     /// Returns true if the scheduler is ending.
     ///
     /// Agents are stopped and no new ones are started.
     pub fn is_draining(self) -> bool {
-        self.core.mode.is_draining
+        self.core.cx.is_draining
     }
 }
 

@@ -434,7 +434,11 @@ impl<'s> View<'s> {
             return self.reason_until(thread, thread.wakeup());
         }
         let ring = &self.core.dispatch.rings[thread.ring];
-        if !self.core.settings.is_selected(thread.destination.channel(), thread.destination.host())
+        if !self
+            .core
+            .cx
+            .settings
+            .is_selected(thread.destination.channel(), thread.destination.host())
         {
             return Reason::Refused(Refusal::NotSelected);
         }
@@ -512,7 +516,7 @@ impl<'s> View<'s> {
 
     fn refused(self, ring: &Ring, refusal: Refusal) -> Why {
         let clause = &ring.clause;
-        let of_process = self.core.settings.max_agents;
+        let of_process = self.core.cx.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {
             let max = limit.map_or(of_process, |limit| limit as usize);
             Some(Limit { max, used, is_of_process: limit.is_none() })
@@ -537,7 +541,7 @@ impl<'s> View<'s> {
                 (limit(given, self.core.dispatch.agents.len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
-                let max = self.core.settings.fork_rate.max(1) as usize;
+                let max = self.core.cx.settings.fork_rate.max(1) as usize;
                 let rate = Limit { max, used: max, is_of_process: false };
                 (Some(rate), of_clause())
             }

@@ -2,9 +2,9 @@
 
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
 use log::Level;
 use zsched_spool::{Arrival, Group};
 
@@ -12,30 +12,30 @@ impl Scheduler {
     pub(crate) fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
         if self.queue.messages.find(number).is_some() {
-            self.shell
+            self.cx
                 .log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let before = self.shell.counters;
+        let before = self.cx.counters;
         let again = self.admission.take_restored(&arrival);
         let is_again = again.is_some();
         let restored = again.or_else(|| self.learned.restore_paged_out(&arrival));
         let message = self.queue.messages.insert(Message::new(&arrival));
-        self.shell.counters.messages_in += 1;
+        self.cx.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
             let id = self.queue.messages[message].spool_id();
             let text = format!(
                 "{id}: has a recipient line that cannot be delivered, {error}; it will be kept"
             );
-            self.shell.log(Level::Warn, text);
+            self.cx.log(Level::Warn, text);
         }
         self.overrides.restore_overrides(&mut self.queue, message);
-        self.queue.schedule_arrival(self.shell.now, message, &arrival);
+        self.queue.schedule_arrival(self.cx.now, message, &arrival);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
             self.admission.begin_partial(
                 &mut self.queue,
-                self.shell.now,
+                self.cx.now,
                 message,
                 &arrival,
                 restored.as_ref(),
@@ -49,9 +49,9 @@ impl Scheduler {
         if let Some(noted) = arrival.delay_noted {
             self.queue.skip_delay_notices(&self.dispatch, message, noted);
         }
-        self.dispatch.enqueue_message(&self.queue, self.shell.now, message);
+        self.dispatch.enqueue_message(&self.queue, self.cx.now, message);
         if !is_again {
-            self.recent.record_arrival(arrival.created, &before, &self.shell.counters);
+            self.cx.recent.record_arrival(arrival.created, &before, &self.cx.counters);
         }
         match is_partial {
             true => self.end_chunk(message),
@@ -75,13 +75,8 @@ impl Scheduler {
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
-            let vertex = self.dispatch.queue_vertex(
-                &mut self.queue,
-                &mut self.shell,
-                message,
-                thread,
-                offsets,
-            );
+            let vertex =
+                self.dispatch.queue_vertex(&mut self.queue, &mut self.cx, message, thread, offsets);
             // Later chunks of a partial message may bring more of this group.
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
             let is_part = is_open || offsets.len() < group.offsets.len();
@@ -93,14 +88,14 @@ impl Scheduler {
                 (None, Some(first)) => self.queue.restore_like(vertex, first),
             });
             first = first.or(Some((vertex, action)));
-            self.dispatch.place_arrival(&mut self.queue, &mut self.shell, vertex, action);
+            self.dispatch.place_arrival(&mut self.queue, &mut self.cx, vertex, action);
         }
         first.expect("a group has recipients").0
     }
 
     pub(crate) fn initial_scan_done(&mut self) {
-        self.mode.awaits_initial_scan = false;
-        self.learned.schedule_drop_of_unclaimed(&mut self.shell);
+        self.cx.awaits_initial_scan = false;
+        self.learned.schedule_drop_of_unclaimed(&mut self.cx);
         self.dispatch.serve_all_rings();
     }
 }
@@ -110,14 +105,14 @@ impl Dispatch {
     fn queue_vertex(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         thread: ThreadId,
         offsets: &[u32],
     ) -> VertexId {
         let vertex = queue.vertices.insert(Vertex::new(message, thread, offsets));
         let count = offsets.len() as u32;
-        shell.counters.recipients_in += u64::from(count);
+        cx.counters.recipients_in += u64::from(count);
         let message_ref = &mut queue.messages[message];
         message_ref.pending += count;
         message_ref.vertices.push_back(&mut queue.vertices, vertex);
@@ -129,7 +124,7 @@ impl Dispatch {
     fn place_arrival(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         action: RestoreAction,
     ) {
@@ -138,13 +133,13 @@ impl Dispatch {
             _ if queue.messages[message].is_kept() => queue.put_arrival(vertex, VertexState::Held),
             RestoreAction::Requested => queue.put_arrival(vertex, VertexState::Due),
             RestoreAction::Unloaded { due: None } if queue.vertices[vertex].attempts > 0 => {
-                self.wait_after_try(queue, shell, vertex);
+                self.wait_after_try(queue, cx, vertex);
             }
             RestoreAction::Waiting { due: Some(due) }
             | RestoreAction::Unloaded { due: Some(due) }
-                if due > shell.now =>
+                if due > cx.now =>
             {
-                self.resume_wait(queue, shell, vertex, due);
+                self.resume_wait(queue, cx, vertex, due);
             }
             // Its time has come: it is due even if its clause is `queueonly`.
             RestoreAction::Waiting { due: Some(_) }
@@ -152,12 +147,10 @@ impl Dispatch {
             {
                 queue.put_arrival(vertex, VertexState::Due);
             }
-            _ if self.arrivals_wait(queue, thread) => {
-                self.wait_for_destination(queue, shell, vertex)
-            }
+            _ if self.arrivals_wait(queue, thread) => self.wait_for_destination(queue, cx, vertex),
             _ => queue.put_arrival(vertex, VertexState::Due),
         }
-        queue.watch_expiry(self, shell.now, vertex);
+        queue.watch_expiry(self, cx.now, vertex);
     }
 
     /// Returns true if untried arrivals for a thread must wait.

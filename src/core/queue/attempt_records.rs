@@ -6,11 +6,11 @@
 //! control file, so it must still be there when the line is composed. No records are made if there
 //! is neither a status log nor a subscriber.
 
+use crate::Scheduler;
 use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
+use crate::context::Context;
 use crate::dispatch::{Agent, AgentId};
 use crate::queue::{Queue, VertexId};
-use crate::shell::Shell;
-use crate::{Mode, Scheduler, Settings};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 
@@ -65,7 +65,7 @@ impl Scheduler {
 
     /// Emits a record of recipients whose state has changed.
     pub(crate) fn record_status(&mut self, vertex: VertexId, change: StatusChange<'_>) {
-        self.queue.status(&self.mode, &self.settings, &mut self.shell, vertex, change);
+        self.queue.status(&mut self.cx, vertex, change);
     }
 }
 
@@ -73,9 +73,7 @@ impl Queue {
     /// Emits a record of a job without a report.
     pub(crate) fn status_unreported(
         &self,
-        mode: &Mode,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         attempt: Attempt,
         vertex: VertexId,
         text: &str,
@@ -88,20 +86,13 @@ impl Queue {
             notary: b"",
             text: text.as_bytes(),
         };
-        self.status(mode, settings, shell, vertex, change);
+        self.status(cx, vertex, change);
     }
 
     /// Emits a record of recipients whose state has changed.
-    pub(crate) fn status(
-        &self,
-        mode: &Mode,
-        settings: &Settings,
-        shell: &mut Shell,
-        vertex: VertexId,
-        change: StatusChange<'_>,
-    ) {
+    pub(crate) fn status(&self, cx: &mut Context, vertex: VertexId, change: StatusChange<'_>) {
         let StatusChange { offsets, verdict, attempt, notary, text } = change;
-        let is_needed = settings.record_attempts || mode.has_subscribers;
+        let is_needed = cx.settings.record_attempts || cx.has_subscribers;
         if !is_needed || offsets.is_empty() {
             return;
         }
@@ -115,7 +106,7 @@ impl Queue {
             _ => 0,
         };
         let record = StatusRecord {
-            time: shell.now,
+            time: cx.now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,
@@ -127,7 +118,7 @@ impl Queue {
             notary: cut(notary),
             text: cut(text),
         };
-        shell.act(Action::Status(Box::new(record)));
+        cx.act(Action::Status(Box::new(record)));
     }
 }
 

@@ -47,19 +47,17 @@ impl Scheduler {
             // When the job ends, the window decides if that applies to the other recipients.
             return;
         }
-        let cause =
-            self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, Some(diagnosis));
+        let cause = self.queue.cause(&self.dispatch, self.cx.now, agent, vertex, Some(diagnosis));
         if is_deferall {
-            let (until, reason) =
-                (self.shell.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            let (until, reason) = (self.cx.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
             return self.defer_thread(thread, Unreachable { until, reason, cause });
         }
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => self.shell.now + Duration::from_secs(seconds.unsigned_abs()),
-            None => self.shell.now,
+            Some(seconds) => self.cx.now + Duration::from_secs(seconds.unsigned_abs()),
+            None => self.cx.now,
         };
-        let (until, reason) = (until.min(self.shell.now + MAX_BLOCK), UnreachableReason::RetryAt);
+        let (until, reason) = (until.min(self.cx.now + MAX_BLOCK), UnreachableReason::RetryAt);
         self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
     }
 
@@ -73,12 +71,11 @@ impl Scheduler {
         unreachable: Unreachable,
         note: DeferralNote,
     ) {
-        self.queue.apply_clock_step(&mut self.shell, thread);
+        self.queue.apply_clock_step(&mut self.cx, thread);
         if self.dispatch.clause(&self.queue, thread).is_etrn_only() {
             return self.dispatch.defer_due_vertices(
                 &mut self.queue,
-                &self.settings,
-                &mut self.shell,
+                &mut self.cx,
                 thread,
                 None,
                 note,
@@ -86,14 +83,7 @@ impl Scheduler {
         }
         let until = self.mark_unreachable(thread, unreachable);
         self.queue.threads[thread].waiting.postpone(until);
-        self.dispatch.defer_due_vertices(
-            &mut self.queue,
-            &self.settings,
-            &mut self.shell,
-            thread,
-            Some(until),
-            note,
-        );
+        self.dispatch.defer_due_vertices(&mut self.queue, &mut self.cx, thread, Some(until), note);
     }
 
     /// Does the same as `block_thread`, and counts a try for each due vertex.

@@ -4,10 +4,9 @@
 //! have a million due vertices, and delivery must not stop while they are deferred. So some of them
 //! are deferred in each turn, and meanwhile agents get none of them.
 
-use crate::Settings;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Diagnosis, Queue, Thread, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,8 +47,7 @@ impl Dispatch {
     pub(crate) fn defer_due_vertices(
         &mut self,
         queue: &mut Queue,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         until: Option<Timestamp>,
         what: DeferralNote,
@@ -61,18 +59,18 @@ impl Dispatch {
         }
         let vertices = queue.threads[thread].due.len();
         queue.deferrals.insert(thread, PendingDeferral { vertices, until, what });
-        self.defer_some_of(queue, shell, thread, settings.step());
+        self.defer_some_of(queue, cx, thread, cx.settings.step());
     }
 
     /// Continues in the first thread.
     pub(crate) fn deferral_step(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         budget: usize,
     ) -> usize {
         match queue.deferrals.keys().next() {
-            Some(thread) => self.defer_some_of(queue, shell, *thread, budget),
+            Some(thread) => self.defer_some_of(queue, cx, *thread, budget),
             None => budget,
         }
     }
@@ -83,11 +81,11 @@ impl Dispatch {
     fn defer_some_of(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         count: usize,
     ) -> usize {
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let Some(rest) = queue.deferrals.get_mut(&thread) else {
             return count;
         };
@@ -97,7 +95,7 @@ impl Dispatch {
         let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
             if let Some(vertex) = queue.threads[thread].due.first() {
-                self.defer_one(queue, shell.now, vertex, until, &what);
+                self.defer_one(queue, cx.now, vertex, until, &what);
             }
         }
         if is_over {

@@ -44,7 +44,7 @@ impl Scheduler {
     /// Requests a delay notice about a vertex.
     fn note_delay(&mut self, vertex: VertexId) {
         let noted = usize::from(self.queue.vertices[vertex].delays_noted());
-        self.queue.count_delay_notices(&self.dispatch, vertex, self.shell.now);
+        self.queue.count_delay_notices(&self.dispatch, vertex, self.cx.now);
         let has_passed = self.queue.is_deadline_due(&self.dispatch, vertex, noted);
         let (expires, vertex_ref) =
             (self.queue.deadline(&self.dispatch, vertex), &self.queue.vertices[vertex]);
@@ -66,13 +66,13 @@ impl Scheduler {
     /// would take too long in a large one.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
         if !self.queue.may_expire(vertex) || !self.has_expired(vertex) {
-            self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
+            self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
         }
     }
 
     /// Does what the age of a vertex demands now. Returns true if that has ended it.
     pub(crate) fn has_expired(&mut self, vertex: VertexId) -> bool {
-        let is_over = |time: Option<Timestamp>| time.is_some_and(|time| time <= self.shell.now);
+        let is_over = |time: Option<Timestamp>| time.is_some_and(|time| time <= self.cx.now);
         let message = &self.queue.messages[self.queue.vertices[vertex].message];
         let what = match is_over(message.fails_at()) {
             true => DEADLINE_PASSED,
@@ -96,7 +96,7 @@ impl Scheduler {
         let vertices = self.queue.threads[thread].vertices(&self.queue.vertices);
         let vertices = vertices.filter(|vertex| self.queue.may_expire(*vertex)).collect();
         self.queue.expiry_checks.insert(thread, ExpiryCheck { vertices, next: None });
-        self.expire_some(thread, self.settings.step());
+        self.expire_some(thread, self.cx.settings.step());
     }
 
     /// Continues the check of the first thread.
@@ -133,7 +133,7 @@ impl Scheduler {
             return count - step;
         }
         let known = self.queue.threads[thread].expiry_check;
-        let next = next.map(|next| next.max(self.shell.now + MIN_EXPIRY_CHECK_INTERVAL));
+        let next = next.map(|next| next.max(self.cx.now + MIN_EXPIRY_CHECK_INTERVAL));
         self.queue.threads[thread].expiry_check = next.into_iter().chain(known).min();
         count - step
     }
@@ -144,7 +144,7 @@ impl Scheduler {
     pub(crate) fn expire_vertex(&mut self, vertex: VertexId, what: &str) {
         let message = self.queue.vertices[vertex].message;
         let offsets = self.queue.vertices[vertex].recipients.pending();
-        let age = LongDuration(self.shell.now.seconds_since(self.queue.messages[message].modified));
+        let age = LongDuration(self.cx.now.seconds_since(self.queue.messages[message].modified));
         let text = match &self.queue.vertices[vertex].diagnosis {
             None => format!("{what} after {age}").into_bytes(),
             Some(diagnosis) => {

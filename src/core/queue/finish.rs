@@ -4,9 +4,9 @@
 
 use crate::Scheduler;
 use crate::action::{Action, Statistics};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Queue, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 
 impl Scheduler {
@@ -20,7 +20,7 @@ impl Scheduler {
         state: &'static str,
         failed: bool,
     ) {
-        self.queue.record_final(&mut self.shell, vertex, state, failed);
+        self.queue.record_final(&mut self.cx, vertex, state, failed);
         self.drop_recipient(vertex, offset);
     }
 
@@ -33,12 +33,12 @@ impl Scheduler {
         let Vertex { message, thread, pending: left, .. } = self.queue.vertices[vertex];
         self.queue.messages[message].pending -= 1;
         self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
-        self.shell.counters.recipients_out += 1;
+        self.cx.counters.recipients_out += 1;
         if !self.admission.partials.is_empty() {
-            self.admission.check_first_partial_of_ring(&self.queue, &mut self.shell, thread);
+            self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, thread);
         }
         if left == 0 {
-            self.dispatch.end_vertex(&mut self.queue, self.shell.now, vertex);
+            self.dispatch.end_vertex(&mut self.queue, self.cx.now, vertex);
         }
     }
 }
@@ -47,7 +47,7 @@ impl Queue {
     /// Counts a recipient that has ended in a final state.
     pub(crate) fn record_final(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         state: &'static str,
         failed: bool,
@@ -62,7 +62,7 @@ impl Queue {
             state,
             destination: self.threads[vertex.thread].destination.clone(),
         };
-        shell.act(Action::Statistics(statistics));
+        cx.act(Action::Statistics(statistics));
     }
 }
 

@@ -126,13 +126,13 @@ impl Scheduler {
             FailureScope::Host => {
                 let cause = self.queue.cause(
                     &self.dispatch,
-                    self.shell.now,
+                    self.cx.now,
                     agent,
                     vertex,
                     Some(diagnosis.clone()),
                 );
                 let reason = UnreachableReason::HostBlamed;
-                self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
+                self.mark_unreachable(thread, Unreachable { until: self.cx.now, reason, cause });
             }
             FailureScope::Recipient => self.host_answered(thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
@@ -155,9 +155,9 @@ impl Scheduler {
         }
         let number = self.queue.messages[vertex_ref.message].name.number();
         if self.queue.threads[thread].retry.deferrals.add(number) {
-            let cause = self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, diagnosis);
+            let cause = self.queue.cause(&self.dispatch, self.cx.now, agent, vertex, diagnosis);
             let reason = UnreachableReason::AllDeferred;
-            self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
+            self.mark_unreachable(thread, Unreachable { until: self.cx.now, reason, cause });
         }
     }
 }

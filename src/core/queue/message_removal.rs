@@ -6,12 +6,12 @@
 //! note, a report or the removal fails (a full disk), it is tried again until it succeeds. The
 //! message stays known meanwhile.
 
+use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
+use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
 use std::io::ErrorKind;
 
@@ -20,13 +20,13 @@ impl Scheduler {
     ///
     /// If it is partial, there may be room to read more of it.
     pub(crate) fn settle_message(&mut self, message: MessageId) {
-        self.admission.settle_alternatives(&mut self.queue, &mut self.shell, message);
+        self.admission.settle_alternatives(&mut self.queue, &mut self.cx, message);
         self.settle_report(message);
         let message_ref = &self.queue.messages[message];
         match message_ref.is_complete() && !message_ref.is_removing {
             true if message_ref.is_forgotten => self.queue.messages.remove(message),
-            true => self.queue.remove_from_spool(&self.settings, &mut self.shell, message),
-            false => self.admission.check_partial_soon(&self.queue, &mut self.shell, message),
+            true => self.queue.remove_from_spool(&mut self.cx, message),
+            false => self.admission.check_partial_soon(&self.queue, &mut self.cx, message),
         }
     }
 
@@ -39,7 +39,7 @@ impl Scheduler {
         match outcome {
             Ok(()) => {
                 self.notes.write_succeeded(number);
-                self.shell.counters.messages_out += 1;
+                self.cx.counters.messages_out += 1;
                 self.overrides.drop_overrides(&self.queue, message);
                 self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
                 self.queue.messages.remove(message);
@@ -48,14 +48,13 @@ impl Scheduler {
             Err(error) => {
                 let id = self.queue.messages[message].spool_id();
                 self.notes.write_failed(
-                    &self.settings,
-                    &mut self.shell,
+                    &mut self.cx,
                     number,
                     format!("{id}: cannot be removed: {error}"),
                 );
-                self.shell
+                self.cx
                     .timers
-                    .add(self.shell.now + self.settings.failed_write, Timer::Removal(message));
+                    .add(self.cx.now + self.cx.settings.failed_write, Timer::Removal(message));
             }
         }
     }
@@ -75,7 +74,7 @@ impl Scheduler {
         let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
         for ticket in of_message {
             self.notes.unwritten.remove(&ticket);
-            self.orders.order_note_done(&mut self.shell, ticket);
+            self.orders.order_note_done(&mut self.cx, ticket);
         }
         self.notes.write_succeeded(number);
         self.overrides.drop_overrides(&self.queue, message);
@@ -92,21 +91,20 @@ impl Scheduler {
 }
 
 impl Queue {
-    fn remove_from_spool(&mut self, settings: &Settings, shell: &mut Shell, message: MessageId) {
+    fn remove_from_spool(&mut self, cx: &mut Context, message: MessageId) {
         let message_ref = &mut self.messages[message];
         message_ref.is_removing = true;
-        if settings.log_finished_messages {
+        if cx.settings.log_finished_messages {
             let id = message_ref.spool_id();
             let (total, failed) = (message_ref.recipients, message_ref.failed);
-            shell
-                .log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
+            cx.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
         }
-        self.remove_again(shell, message);
+        self.remove_again(cx, message);
     }
 
-    pub(crate) fn remove_again(&self, shell: &mut Shell, message: MessageId) {
+    pub(crate) fn remove_again(&self, cx: &mut Context, message: MessageId) {
         let message = &self.messages[message];
         let aside = message.has_undeliverable_lines;
-        shell.act(Action::Remove { name: message.name.clone(), aside });
+        cx.act(Action::Remove { name: message.name.clone(), aside });
     }
 }

@@ -6,11 +6,11 @@
 //! `scheduler(8)`, `retries`). `skew` moves the times towards whole multiples of the interval, so
 //! that threads of one clause are tried together.
 
+use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::deferall::MAX_BLOCK;
 use crate::queue::{FailureScope, Queue, Retry, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
-use crate::{Scheduler, Settings};
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -41,14 +41,14 @@ impl Scheduler {
     ///
     /// If agents of its ring cannot be started, one is tried now.
     pub(crate) fn wake_on_request(&mut self, thread: ThreadId) {
-        self.dispatch.retry_start_now(&mut self.shell, self.queue.threads[thread].ring);
+        self.dispatch.retry_start_now(&mut self.cx, self.queue.threads[thread].ring);
         self.wake_thread(thread);
     }
 
     /// Ends the wait of a thread: all waiting vertices become due.
     pub(crate) fn wake_thread(&mut self, thread: ThreadId) {
         self.reassign_ring(thread);
-        self.queue.threads[thread].waiting.wake(self.shell.now);
+        self.queue.threads[thread].waiting.wake(self.cx.now);
         self.dispatch.end_unreachable(&mut self.queue, thread);
         self.wake_waves(thread);
     }
@@ -57,10 +57,10 @@ impl Scheduler {
     pub(crate) fn wake_waves(&mut self, thread: ThreadId) {
         self.learned.revision += 1;
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
-        if known.is_some_and(|known| known.until <= self.shell.now) {
+        if known.is_some_and(|known| known.until <= self.cx.now) {
             self.dispatch.end_unreachable(&mut self.queue, thread);
         }
-        self.dispatch.make_some_due(&mut self.queue, &self.settings, self.shell.now, thread);
+        self.dispatch.make_some_due(&mut self.queue, &self.cx, thread);
         self.queue.threads[thread].is_woken = true;
     }
 }
@@ -69,17 +69,12 @@ impl Dispatch {
     /// Makes a vertex wait after a try.
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.
-    pub(crate) fn wait_after_try(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        vertex: VertexId,
-    ) {
+    pub(crate) fn wait_after_try(&mut self, queue: &mut Queue, cx: &mut Context, vertex: VertexId) {
         let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let (due, tolerance) =
-            queue.next_due(self, shell, vertex, queue.vertices[vertex].failure_scope());
-        self.wait_until(queue, shell.now, vertex, due, tolerance);
+            queue.next_due(self, cx, vertex, queue.vertices[vertex].failure_scope());
+        self.wait_until(queue, cx.now, vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
             let wakeup = queue.threads[thread].waiting.wakeup(queue.vertices[vertex].wave);
@@ -93,42 +88,42 @@ impl Dispatch {
     pub(crate) fn wait_for_destination(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
     ) {
         let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let clause = self.clause(queue, thread);
         let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
         let known = queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
-            None if queue_only => Some(queue.next_try_of_host(self, shell, thread)),
-            known => Some(known.unwrap_or(shell.now)),
+            None if queue_only => Some(queue.next_try_of_host(self, cx, thread)),
+            known => Some(known.unwrap_or(cx.now)),
         };
         let waiting = &mut queue.threads[thread].waiting;
         queue.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
-        self.set_state(queue, shell.now, vertex, VertexState::Waiting);
+        self.set_state(queue, cx.now, vertex, VertexState::Waiting);
     }
 
     /// Makes a vertex wait until a time from before.
     pub(crate) fn resume_wait(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         due: Timestamp,
     ) {
         let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let clause = self.clause(queue, thread);
         // The clock may have been wrong when the time was stored, or the clause different.
-        let due = due.min(shell.now + max_wait(clause));
+        let due = due.min(cx.now + max_wait(clause));
         let known = queue.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.reason.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
         queue.vertices[vertex].planned = due.map_or(0, seconds_of);
-        self.wait_until(queue, shell.now, vertex, due, Duration::from_secs(1));
+        self.wait_until(queue, cx.now, vertex, due, Duration::from_secs(1));
     }
 
     /// Makes a vertex wait until a time, or up to `tolerance` less.
@@ -157,20 +152,14 @@ impl Dispatch {
     /// Makes waiting vertices due, as far as one turn allows.
     ///
     /// The thread's timer continues.
-    pub(crate) fn make_some_due(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        now: Timestamp,
-        thread: ThreadId,
-    ) {
+    pub(crate) fn make_some_due(&mut self, queue: &mut Queue, cx: &Context, thread: ThreadId) {
         let thread_ref = &queue.threads[thread];
         // `ageorder` sorts the complete due list. Jobs have an order of their own.
         let ring = &self.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
-        let count = if is_ordered { usize::MAX } else { settings.step() };
-        for vertex in thread_ref.waiting.due(now, count, &queue.vertices) {
-            self.set_state(queue, now, vertex, VertexState::Due);
+        let count = if is_ordered { usize::MAX } else { cx.settings.step() };
+        for vertex in thread_ref.waiting.due(cx.now, count, &queue.vertices) {
+            self.set_state(queue, cx.now, vertex, VertexState::Due);
         }
     }
 }
@@ -184,22 +173,22 @@ impl Queue {
     pub(crate) fn next_due(
         &mut self,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         fault: FailureScope,
     ) -> (Option<Timestamp>, Duration) {
         let thread = &self.threads[self.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
         let known = known.map(|known| (known.until, known.reason.is_firm()));
-        let known = known.filter(|(until, _)| *until > shell.now);
+        let known = known.filter(|(until, _)| *until > cx.now);
         if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
         }
-        let Some(own) = self.next_try_of(dispatch, shell, vertex) else {
+        let Some(own) = self.next_try_of(dispatch, cx, vertex) else {
             return (None, Duration::ZERO);
         };
         let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
-        (Some(own.max(not_before)), own.since(shell.now) / TOLERANCE_DIVISOR)
+        (Some(own.max(not_before)), own.since(cx.now) / TOLERANCE_DIVISOR)
     }
 
     /// Time of a vertex's own next try, whose place in `retries` advances.
@@ -208,7 +197,7 @@ impl Queue {
     fn next_try_of(
         &mut self,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
     ) -> Option<Timestamp> {
         let vertex_ref = &mut self.vertices[vertex];
@@ -218,7 +207,7 @@ impl Queue {
             return None;
         }
         let mut steps = RetryPosition { index: vertex_ref.step, planned: vertex_ref.planned };
-        let time = steps.advance(shell.now, clause, &mut thread_ref.retry.jump, &mut shell.random);
+        let time = steps.advance(cx.now, clause, &mut thread_ref.retry.jump, &mut cx.random);
         (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
         Some(time)
     }
@@ -229,15 +218,15 @@ impl Queue {
     pub(crate) fn next_try_of_host(
         &mut self,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) -> Timestamp {
         let thread_ref = &mut self.threads[thread];
         let clause = &dispatch.rings[thread_ref.ring].clause;
         let Retry { steps, jump, .. } = &mut thread_ref.retry;
         match Timestamp::from_seconds(steps.planned.into()) {
-            planned if planned > shell.now => planned,
-            _ => steps.advance(shell.now, clause, jump, &mut shell.random),
+            planned if planned > cx.now => planned,
+            _ => steps.advance(cx.now, clause, jump, &mut cx.random),
         }
     }
 }

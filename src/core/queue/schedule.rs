@@ -167,9 +167,9 @@ impl Schedules {
 impl Scheduler {
     /// Applies the times of messages to the present time, as far as one turn allows.
     pub(crate) fn apply_schedules(&mut self) {
-        let mut left = self.settings.step();
+        let mut left = self.cx.settings.step();
         while left > 0
-            && let Some(message) = self.queue.messages.schedules.take_check(self.shell.now)
+            && let Some(message) = self.queue.messages.schedules.take_check(self.cx.now)
         {
             left = left.saturating_sub(1 + self.queue.messages[message].vertices.len());
             self.apply_schedule(message);
@@ -179,13 +179,13 @@ impl Scheduler {
     fn apply_schedule(&mut self, message: MessageId) {
         let was_scheduled = self.queue.messages[message].is_scheduled;
         let was_kept = self.queue.messages[message].is_kept();
-        self.queue.update_schedule(self.shell.now, message);
+        self.queue.update_schedule(self.cx.now, message);
         match (was_scheduled, self.queue.messages[message].is_scheduled) {
             (true, false) => {
-                self.dispatch.let_go(&mut self.queue, &mut self.shell, message);
+                self.dispatch.let_go(&mut self.queue, &mut self.cx, message);
             }
             (false, true) if !was_kept => {
-                self.dispatch.keep_back(&mut self.queue, self.shell.now, message);
+                self.dispatch.keep_back(&mut self.queue, self.cx.now, message);
             }
             _ => {}
         }
@@ -197,7 +197,7 @@ impl Scheduler {
     /// Applies the deadline of the sender to a message that waits for its time.
     fn apply_deadline(&mut self, message: MessageId) {
         if self.queue.messages[message].held
-            || !self.queue.has_passed_deadline(self.shell.now, message)
+            || !self.queue.has_passed_deadline(self.cx.now, message)
         {
             return;
         }

@@ -2,9 +2,9 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::{Dispatch, RingId};
 use crate::queue::{Destination, Queue, Thread, ThreadId};
-use crate::shell::Shell;
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
@@ -18,12 +18,7 @@ impl Scheduler {
         let last_step = self.queue.clock.number;
         let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(thread, ring);
-        self.queue.restore_paged_thread(
-            &mut self.dispatch,
-            &self.admission,
-            self.shell.now,
-            thread,
-        );
+        self.queue.restore_paged_thread(&mut self.dispatch, &self.admission, self.cx.now, thread);
         self.restore_thread(thread);
         // The restored state does not include a window that has died since.
         self.wait_with_window(thread);
@@ -34,7 +29,7 @@ impl Scheduler {
     ///
     /// The ring is that of the present configuration.
     pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
-        let clause = self.config.select_or_default(channel, host);
+        let clause = self.cx.config.select_or_default(channel, host);
         let (ring, is_new) = self.dispatch.rings.find_or_insert(&clause, channel, host);
         if is_new && !self.overrides.limits.is_empty() {
             self.dispatch.apply_limits_to_ring(&self.overrides, ring);
@@ -48,7 +43,7 @@ impl Scheduler {
         self.queue.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.dispatch.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
-        self.dispatch.enqueue_due(&self.queue, &self.settings, self.shell.now, thread);
+        self.dispatch.enqueue_due(&self.queue, &self.cx, thread);
         self.dispatch.reapply_limits_to_ring(&self.overrides, ring);
         // Overrides are rare.
         if !self.overrides.is_empty() {
@@ -60,20 +55,15 @@ impl Scheduler {
 
     /// Removes a thread that has neither vertices nor agents.
     pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
-        self.admission.keep_removed_thread(
-            &mut self.queue,
-            &self.dispatch,
-            &mut self.shell,
-            thread,
-        );
+        self.admission.keep_removed_thread(&mut self.queue, &self.dispatch, &mut self.cx, thread);
         let thread_ref = &mut self.queue.threads[thread];
         self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
         let is_shifted = self.queue.is_shifted(thread);
-        self.shell.timers.change_thread(thread, is_shifted, [timer, None]);
+        self.cx.timers.change_thread(thread, is_shifted, [timer, None]);
         self.queue.deferrals.remove(&thread);
         self.queue.expiry_checks.remove(&thread);
-        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
+        self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
         self.dispatch.leave_ring(&mut self.queue, thread);
         self.queue.threads.remove(thread);
     }
@@ -81,9 +71,9 @@ impl Scheduler {
 
 impl Admission {
     /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring(&mut self, dispatch: &mut Dispatch, shell: &mut Shell, ring: RingId) {
+    pub(crate) fn drop_ring(&mut self, dispatch: &mut Dispatch, cx: &mut Context, ring: RingId) {
         dispatch.leave_waitlist(ring);
-        dispatch.end_suspension(shell, ring);
+        dispatch.end_suspension(cx, ring);
         self.partials.drop_ring(ring);
         dispatch.rings.remove(ring);
     }

@@ -70,12 +70,12 @@ impl Scheduler {
     /// That is not before the time in `known`. Returns the time of the next try. The clause must
     /// not be `queueonly`.
     pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
-        self.queue.apply_clock_step(&mut self.shell, thread);
+        self.queue.apply_clock_step(&mut self.cx, thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.reason.is_firm());
-        let planned = former.map(|former| former.until).filter(|until| *until > self.shell.now);
+        let planned = former.map(|former| former.until).filter(|until| *until > self.cx.now);
         let until = planned
-            .unwrap_or_else(|| self.queue.next_try_of_host(&self.dispatch, &mut self.shell, thread))
+            .unwrap_or_else(|| self.queue.next_try_of_host(&self.dispatch, &mut self.cx, thread))
             .max(known.until);
         self.learned.revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
@@ -94,15 +94,15 @@ impl Scheduler {
     /// The destination has answered, or its last report does not blame it. So mail that waits only
     /// for the destination is due, and new mail is tried.
     pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
-        self.queue.apply_clock_step(&mut self.shell, thread);
+        self.queue.apply_clock_step(&mut self.cx, thread);
         let retry = &mut self.queue.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.reason.is_firm()) {
             return;
         }
         retry.unreachable = None;
         self.learned.revision += 1;
-        if self.queue.threads[thread].waiting.wake_for_destination(self.shell.now) {
-            self.dispatch.make_some_due(&mut self.queue, &self.settings, self.shell.now, thread);
+        if self.queue.threads[thread].waiting.wake_for_destination(self.cx.now) {
+            self.dispatch.make_some_due(&mut self.queue, &self.cx, thread);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! by message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until
 //! then the vertex is due, but no agent gets it.
 
-use crate::Settings;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Queue, Thread, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
@@ -47,34 +47,27 @@ impl Dispatch {
     /// Adds the due vertices of a thread that joins its ring.
     ///
     /// If there are few, all are added at once.
-    pub(crate) fn enqueue_due(
-        &mut self,
-        queue: &Queue,
-        settings: &Settings,
-        now: Timestamp,
-        thread: ThreadId,
-    ) {
+    pub(crate) fn enqueue_due(&mut self, queue: &Queue, cx: &Context, thread: ThreadId) {
         if self.rings[queue.threads[thread].ring].jobs.is_none() {
             return;
         }
         let due = queue.threads[thread].due.to_vec(&queue.vertices);
         if !due.is_empty() {
-            self.begin_backfill(queue, settings, now, thread, due);
+            self.begin_backfill(queue, cx, thread, due);
         }
     }
 
     fn begin_backfill(
         &mut self,
         queue: &Queue,
-        settings: &Settings,
-        now: Timestamp,
+        cx: &Context,
         thread: ThreadId,
         vertices: Vec<VertexId>,
     ) {
         let rest = self.backfill.threads.entry(thread).or_default();
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
-        self.backfill_some(queue, now, thread, settings.step());
+        self.backfill_some(queue, cx.now, thread, cx.settings.step());
     }
 
     /// Adds the next entries of the first thread.

@@ -22,10 +22,10 @@
 pub mod backfill;
 
 use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, RingId};
 use crate::queue::ThreadId;
 use crate::reload::backfill::Backfill;
-use crate::shell::Shell;
 use crate::sweep::SweptChange;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ const MAX_THREADS_EXAMINED: usize = 8;
 
 impl Scheduler {
     pub(super) fn apply_config(&mut self, config: Rc<Config>) {
-        self.config = config;
+        self.cx.config = config;
         self.dispatch.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
         self.dispatch.backfill = Backfill::default();
@@ -48,7 +48,7 @@ impl Scheduler {
             self.find_successor_ring(ring, &agents);
         }
         self.settle_threads_at_work();
-        self.dispatch.end_retired(&mut self.shell);
+        self.dispatch.end_retired(&mut self.cx);
         self.start_sweep(SweptChange::Configuration);
         self.reconsider_jobs();
     }
@@ -71,7 +71,7 @@ impl Scheduler {
                     &self.dispatch.rings[new].clause,
                 )
             {
-                return self.dispatch.move_agents(&mut self.shell, old, new, agents);
+                return self.dispatch.move_agents(&mut self.cx, old, new, agents);
             }
         }
     }
@@ -86,7 +86,7 @@ impl Scheduler {
     ///
     /// Does nothing if that was done before.
     pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
-        self.queue.apply_clock_step(&mut self.shell, thread);
+        self.queue.apply_clock_step(&mut self.cx, thread);
         let old = self.queue.threads[thread].ring;
         if !self.dispatch.rings[old].is_retired {
             return;
@@ -97,7 +97,7 @@ impl Scheduler {
         self.join_ring(thread, new);
         let clause = &self.dispatch.rings[new].clause;
         if has_other_ages(&self.dispatch.rings[old].clause, clause) {
-            self.queue.threads[thread].expiry_check = Some(self.shell.now);
+            self.queue.threads[thread].expiry_check = Some(self.cx.now);
         }
         if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
             self.queue.deferrals.remove(&thread);
@@ -107,20 +107,20 @@ impl Scheduler {
             self.queue.threads[thread].retry.unreachable = None;
             self.queue.threads[thread].waiting.set_all(None);
         } else if self.dispatch.rings[old].clause.is_etrn_only() {
-            let next = self.queue.next_try_of_host(&self.dispatch, &mut self.shell, thread);
+            let next = self.queue.next_try_of_host(&self.dispatch, &mut self.cx, thread);
             self.queue.threads[thread].waiting.set_all(Some(next));
-            self.queue.threads[thread].waiting.wake_for_destination(self.shell.now);
+            self.queue.threads[thread].waiting.wake_for_destination(self.cx.now);
         }
     }
 }
 
 impl Dispatch {
     /// Moves all agents of a ring to another one that has none.
-    fn move_agents(&mut self, shell: &mut Shell, old: RingId, new: RingId, agents: &[AgentId]) {
+    fn move_agents(&mut self, cx: &mut Context, old: RingId, new: RingId, agents: &[AgentId]) {
         self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
         self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
         // A new configuration ends a suspension.
-        self.end_suspension(shell, old);
+        self.end_suspension(cx, old);
         self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
         for agent in agents {
             self.agents[*agent].ring = new;
@@ -131,13 +131,13 @@ impl Dispatch {
     }
 
     /// Ends the idle agents of retired rings.
-    fn end_retired(&mut self, shell: &mut Shell) {
+    fn end_retired(&mut self, cx: &mut Context) {
         let is_of_no_use = |agent: &Agent| {
             matches!(agent.state(), AgentState::Idle(_)) && self.rings[agent.ring].is_retired
         };
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
-        agents.into_iter().for_each(|agent| self.retire_agent(shell, agent));
+        agents.into_iter().for_each(|agent| self.retire_agent(cx, agent));
     }
 
     fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {

@@ -18,6 +18,7 @@ use crate::Scheduler;
 use crate::action::Action;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
@@ -26,7 +27,6 @@ use crate::query::view::View;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
-use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,42 +92,42 @@ impl Scheduler {
         let slots = self.queue.messages.slots();
         let end = slots.min(self.admission.paging.cursor + MAX_EXAMINED_PER_TURN);
         // No more at a time than others need soon.
-        let limit = self.config.parameters.memory().map_or(0, |limits| limits.messages);
+        let limit = self.cx.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = MAX_EVICTIONS_PER_TURN.min(limit.div_ceil(8));
         let mut unloaded = 0;
         while self.admission.paging.cursor < end && unloaded < most {
             if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
                 && self.admission.can_evict(&self.queue, message)
             {
-                self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.shell, message);
+                self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.cx, message);
                 unloaded += 1;
             }
             self.admission.paging.cursor += 1;
         }
         self.admission.paging.evicted_in_pass |= unloaded > 0;
-        let mut next = self.shell.now;
+        let mut next = self.cx.now;
         if self.admission.paging.cursor >= slots {
             self.admission.paging.cursor = 0;
             if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
-                next = self.shell.now + EMPTY_PASS_WAIT;
+                next = self.cx.now + EMPTY_PASS_WAIT;
             }
         }
-        self.admission.schedule_eviction(&mut self.shell, next);
+        self.admission.schedule_eviction(&mut self.cx, next);
     }
 }
 
 impl Admission {
     /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, shell: &mut Shell, waiting: Backlog) {
+    pub(crate) fn backlog_changed(&mut self, cx: &mut Context, waiting: Backlog) {
         self.paging.waiting = waiting;
         if waiting != Backlog::None {
-            self.schedule_eviction(shell, shell.now);
+            self.schedule_eviction(cx, cx.now);
         }
     }
 
-    fn schedule_eviction(&mut self, shell: &mut Shell, time: Timestamp) {
+    fn schedule_eviction(&mut self, cx: &mut Context, time: Timestamp) {
         if !std::mem::replace(&mut self.paging.has_timer, true) {
-            shell.timers.add(time, Timer::PageOut);
+            cx.timers.add(time, Timer::PageOut);
         }
     }
 
@@ -169,12 +169,12 @@ impl Admission {
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
-    /// Pages out a message: its record goes to the shell.
+    /// Pages out a message: its record goes to the cx.
     fn evict(
         &mut self,
         queue: &mut Queue,
         dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
         let vertices = queue.messages[message].vertices.to_vec(&queue.vertices);
@@ -182,7 +182,7 @@ impl Admission {
             vertices.iter().map(|v| self.paged_record(queue, *v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
         let ends = vertices.iter().filter_map(|vertex| match queue.vertices[*vertex].state {
-            VertexState::Due => Some(shell.now),
+            VertexState::Due => Some(cx.now),
             _ => queue.next_work_time(dispatch, *vertex),
         });
         let until = ends.min();
@@ -194,11 +194,11 @@ impl Admission {
         };
         self.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
-            self.evict_vertex(queue, dispatch, shell, vertex, until);
+            self.evict_vertex(queue, dispatch, cx, vertex, until);
         }
         let name = queue.messages[message].name.clone();
         queue.messages.remove(message);
-        shell.act(Action::PageOut { name, until, record: Box::new(record) });
+        cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 
     /// Removes a vertex that waits until a time from memory.
@@ -206,17 +206,17 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         until: Option<Timestamp>,
     ) {
         let (message, thread) = (queue.vertices[vertex].message, queue.vertices[vertex].thread);
-        self.keep_retry(queue, dispatch, shell, thread, until);
+        self.keep_retry(queue, dispatch, cx, thread, until);
         let pending = queue.vertices[vertex].pending;
         queue.messages[message].pending -= pending;
         dispatch.adjust_recipients(queue, thread, -i64::from(pending));
         queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        dispatch.set_state(queue, shell.now, vertex, VertexState::Finished);
+        dispatch.set_state(queue, cx.now, vertex, VertexState::Finished);
         queue.vertices.remove(vertex);
     }
 
@@ -231,7 +231,7 @@ impl Admission {
     /// Requests hosts whose paged-out mail is to be loaded.
     pub(crate) fn request_paged_hosts<'h>(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         hosts: impl Iterator<Item = &'h [u8]>,
     ) {
         if self.paging.threads.is_empty() && self.paging.recipients == 0 {
@@ -240,7 +240,7 @@ impl Admission {
         let hosts: Vec<&[u8]> = hosts.collect();
         hosts.iter().for_each(|host| self.paging.wake_host(host));
         let wanted = hosts.into_iter().map(HostFilter::of_host).collect();
-        shell.act(Action::RequestPagedHosts(wanted));
+        cx.act(Action::RequestPagedHosts(wanted));
     }
 }
 
@@ -303,7 +303,7 @@ impl<'s> View<'s> {
         self.core.queue.messages.find(number).is_none() && !self.is_being_restored(number)
     }
 
-    /// The last report of the shell.
+    /// The last report of the cx.
     ///
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.

@@ -2,8 +2,8 @@
 
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
+use crate::context::Context;
 use crate::queue::{MessageId, Queue, VertexId};
-use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
@@ -51,7 +51,7 @@ impl Admission {
     /// It arrives next, unless its files are gone.
     pub(crate) fn prepare_restore(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         number: u64,
         record: PagedMessage,
         wanted: Vec<HostFilter>,
@@ -59,8 +59,8 @@ impl Admission {
         let recipients = u64::from(record.recipients);
         self.paging.recipients -= recipients.min(self.paging.recipients);
         // The arrival counts them again.
-        shell.counters.recipients_in -= recipients.min(shell.counters.recipients_in);
-        shell.counters.messages_in = shell.counters.messages_in.saturating_sub(1);
+        cx.counters.recipients_in -= recipients.min(cx.counters.recipients_in);
+        cx.counters.messages_in = cx.counters.messages_in.saturating_sub(1);
         self.paging.restored = Some((number, record));
         self.paging.wanted = wanted;
     }

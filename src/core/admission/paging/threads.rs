@@ -2,11 +2,11 @@
 
 use crate::admission::Admission;
 use crate::admission::paging::PagingState;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::learned::LearnedThread;
 use crate::query::view::View;
 use crate::queue::{Destination, Queue, Retry, ThreadId, UnreachableReason, UnreachableReport};
-use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -66,21 +66,21 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
-        let until = until.unwrap_or(shell.now);
-        if let Some(kept) = self.update_paged_thread(queue, dispatch, shell, thread) {
+        let until = until.unwrap_or(cx.now);
+        if let Some(kept) = self.update_paged_thread(queue, dispatch, cx, thread) {
             kept.until = kept.until.max(until);
             return;
         }
-        self.paging.prune_threads(shell.now);
+        self.paging.prune_threads(cx.now);
         if self.paging.threads.len() < MAX_PAGED_THREADS {
             let new = PagedThread { retry: Retry::default(), window: None, until };
             let destination = queue.threads[thread].destination.clone();
             self.paging.threads.insert(destination, new);
-            self.update_paged_thread(queue, dispatch, shell, thread);
+            self.update_paged_thread(queue, dispatch, cx, thread);
         }
     }
 
@@ -89,11 +89,11 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) {
         if !self.paging.threads.is_empty() {
-            self.update_paged_thread(queue, dispatch, shell, thread);
+            self.update_paged_thread(queue, dispatch, cx, thread);
         }
     }
 
@@ -102,10 +102,10 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) -> Option<&mut PagedThread> {
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let window = dispatch.learned_window(queue, thread);
         let thread = &queue.threads[thread];
         let kept = self.paging.threads.get_mut(&thread.destination)?;

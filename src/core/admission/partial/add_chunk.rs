@@ -2,9 +2,9 @@
 
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
 
@@ -27,7 +27,7 @@ impl Scheduler {
         partial.unread = arrival.next_offset;
         self.queue.unread.insert(message, arrival.max_unread);
         if !arrival.locked.is_empty() {
-            let until = self.shell.now + LOCKED_RETRY_INTERVAL;
+            let until = self.cx.now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
         }
         let finals = partial.finals.clone();
@@ -46,7 +46,7 @@ impl Scheduler {
         }
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
-                self.dispatch.enqueue_vertex(&self.queue, self.shell.now, vertex);
+                self.dispatch.enqueue_vertex(&self.queue, self.cx.now, vertex);
             }
         }
         self.end_chunk(message);
@@ -79,7 +79,7 @@ impl Scheduler {
             match whole {
                 Some(vertex) => self.dispatch.extend_vertex(
                     &mut self.queue,
-                    &mut self.shell,
+                    &mut self.cx,
                     *vertex,
                     &group.offsets,
                 ),
@@ -100,20 +100,20 @@ impl Dispatch {
     fn extend_vertex(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         offsets: &[u32],
     ) {
         let Vertex { message, thread, .. } = queue.vertices[vertex];
         let count = queue.vertices[vertex].recipients.extend(offsets);
         queue.change_vertex(vertex, |vertex| vertex.pending += count);
-        shell.counters.recipients_in += u64::from(count);
+        cx.counters.recipients_in += u64::from(count);
         queue.messages[message].pending += count;
         self.adjust_recipients(queue, thread, i64::from(count));
         if queue.vertices[vertex].state == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
             queue.messages[message].vertices.push_back(&mut queue.vertices, vertex);
-            self.set_state(queue, shell.now, vertex, VertexState::Fed);
+            self.set_state(queue, cx.now, vertex, VertexState::Fed);
         }
     }
 }

@@ -41,10 +41,10 @@ use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
+use crate::context::Context;
 use crate::dispatch::{Dispatch, RingId};
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -225,14 +225,14 @@ impl Admission {
     pub(crate) fn read_rest_for_removal(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
         if let Some(partial) = self.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
             partial.restarts |= partial.left.is_some();
         }
-        self.check_partial_soon(queue, shell, message);
+        self.check_partial_soon(queue, cx, message);
     }
 
     /// Causes a partial message to be read again from the beginning.
@@ -241,14 +241,14 @@ impl Admission {
     pub(crate) fn restart_reading(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) -> bool {
         let Some(partial) = self.partials.partial.get_mut(&message) else {
             return false;
         };
         partial.restarts = true;
-        self.check_partial_soon(queue, shell, message);
+        self.check_partial_soon(queue, cx, message);
         true
     }
 

@@ -8,9 +8,9 @@
 
 use crate::admission::Admission;
 use crate::admission::partial::PartialMessages;
+use crate::context::Context;
 use crate::dispatch::{Dispatch, RingId};
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 
@@ -41,7 +41,7 @@ impl Admission {
         &mut self,
         queue: &Queue,
         dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         ring: RingId,
         message: MessageId,
     ) {
@@ -62,7 +62,7 @@ impl Admission {
             if let Some(jobs) = &mut dispatch.rings[ring].jobs {
                 jobs.keep_place_while_read(message);
             }
-            self.check_partial_soon(queue, shell, message);
+            self.check_partial_soon(queue, cx, message);
         }
     }
 

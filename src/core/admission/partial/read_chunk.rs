@@ -23,8 +23,7 @@ impl Scheduler {
             self.admission.partials.chunks_being_read += at_most as usize;
         }
         let name = self.queue.messages[message].name.clone();
-        self.shell
-            .act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
+        self.cx.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
         false
     }
 
@@ -60,7 +59,7 @@ impl Scheduler {
         let room = room.saturating_sub(self.admission.partials.first_chunks_being_read);
         let allowed = slots.min(room);
         let has_nothing = self.queue.messages[message].vertices.is_empty();
-        let is_late = self.shell.now.since(partial.read_at) >= delay;
+        let is_late = self.cx.now.since(partial.read_at) >= delay;
         if has_nothing || is_late || allowed >= limit as usize { allowed } else { 0 }
     }
 
@@ -75,17 +74,17 @@ impl Scheduler {
         let Some(at_most) = partial.reading.take() else {
             return;
         };
-        partial.read_at = self.shell.now;
+        partial.read_at = self.cx.now;
         self.admission.partials.chunks_being_read -= at_most as usize;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.take_chunk(message, arrival),
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
-                self.shell.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
+                self.cx.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.admission.queue_partial_check(message);
-                let again = self.shell.now + Duration::from_secs(1);
-                self.admission.check_partials_at(&mut self.shell, again);
+                let again = self.cx.now + Duration::from_secs(1);
+                self.admission.check_partials_at(&mut self.cx, again);
             }
         }
     }

@@ -34,7 +34,7 @@ impl RecipientRoom {
 
 impl<'s> View<'s> {
     pub(super) fn limits(self) -> Option<MemoryLimits> {
-        self.core.config.parameters.memory()
+        self.core.cx.config.parameters.memory()
     }
 
     /// Maximum number of recipients in memory; `None` means unlimited.

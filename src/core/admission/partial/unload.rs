@@ -33,11 +33,11 @@ impl Scheduler {
         let (record, message) =
             (self.admission.paged_record(&self.queue, vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
-        self.shell.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
+        self.cx.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
         self.admission.evict_vertex(
             &mut self.queue,
             &mut self.dispatch,
-            &mut self.shell,
+            &mut self.cx,
             vertex,
             until,
         );
@@ -48,14 +48,14 @@ impl Scheduler {
     pub(super) fn end_pass(&mut self, message: MessageId) {
         let partial = &self.admission.partials.partial[&message];
         let until = match (partial.restarts, partial.left) {
-            (true, _) => Some(self.shell.now),
+            (true, _) => Some(self.cx.now),
             (false, None) => {
                 return self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
             (false, Some(left)) if self.overrides.has_removal_order(&self.queue, message) => {
-                Some(left.min(self.shell.now + LOCKED_RETRY_INTERVAL))
+                Some(left.min(self.cx.now + LOCKED_RETRY_INTERVAL))
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
@@ -68,7 +68,7 @@ impl Scheduler {
         self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
-        self.shell.act(Action::PageOut { name, until, record: Box::new(record) });
+        self.cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::admission::Admission;
 use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
+use crate::context::Context;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::queue::{Diagnosis, FailureScope, MessageId, Queue, VertexId};
-use crate::shell::Shell;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 
@@ -72,15 +72,15 @@ impl Admission {
     pub(crate) fn finish_unloaded(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         job: VertexId,
         report: &RecipientReport<'_>,
         failed: bool,
     ) {
         let message = queue.vertices[job].message;
-        shell.counters.recipients_in += 1;
-        shell.counters.recipients_out += 1;
-        queue.record_final(shell, job, report.status.word(), failed);
+        cx.counters.recipients_in += 1;
+        cx.counters.recipients_out += 1;
+        queue.record_final(cx, job, report.status.word(), failed);
         // The reader of the next chunk does not know yet of a tag that the agent writes itself.
         let is_noted = matches!(report.status, ReportStatus::Ok | ReportStatus::Error);
         if let Some(partial) = self.partials.partial.get_mut(&message)
@@ -95,14 +95,14 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         job: VertexId,
         diagnosis: &Rc<Diagnosis>,
     ) {
         let (message, thread) = (queue.vertices[job].message, queue.vertices[job].thread);
         let (step, planned) = (queue.vertices[job].step, queue.vertices[job].planned);
-        let (due, _) = queue.next_due(dispatch, shell, job, FailureScope::of(&diagnosis.notary));
-        self.keep_retry(queue, dispatch, shell, thread, due);
+        let (due, _) = queue.next_due(dispatch, cx, job, FailureScope::of(&diagnosis.notary));
+        self.keep_retry(queue, dispatch, cx, thread, due);
         let text = self.paging.keep_text(diagnosis);
         let vertex = &mut queue.vertices[job];
         let to = &queue.threads[thread].destination;

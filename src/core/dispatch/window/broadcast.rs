@@ -41,7 +41,7 @@ impl Scheduler {
     pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
         self.dispatch.windows[window].round = Some(MemberRound { action, last: None });
         self.dispatch.windows.rounds.insert(window);
-        self.continue_round(window, self.settings.step());
+        self.continue_round(window, self.cx.settings.step());
     }
 
     /// Continues the action of the first window.

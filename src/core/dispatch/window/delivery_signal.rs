@@ -53,7 +53,7 @@ impl Scheduler {
         let Some(window) = self.queue.threads[thread].window else {
             return;
         };
-        self.dispatch.pause_after_delivery(&self.queue, &mut self.shell, thread);
+        self.dispatch.pause_after_delivery(&self.queue, &mut self.cx, thread);
         let before = self.dispatch.windows[window].feedback.clone();
         match signal {
             DeliverySignal::Nothing => {}
@@ -66,7 +66,7 @@ impl Scheduler {
             let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
             let text =
                 format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
-            self.shell.log(Level::Info, text);
+            self.cx.log(Level::Info, text);
         }
     }
 
@@ -95,7 +95,7 @@ impl Scheduler {
             return;
         }
         let Window { feedback, is_probing, resume, .. } = &mut self.dispatch.windows[window];
-        if resume.is_some_and(|resume| resume > self.shell.now) {
+        if resume.is_some_and(|resume| resume > self.cx.now) {
             // A delivery that was under way when the others had already failed.
             return;
         }
@@ -109,8 +109,8 @@ impl Scheduler {
     /// What is due in them counts as tried, without an agent for each message.
     fn suspend(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
         let jitter =
-            Duration::from_millis(self.shell.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
-        let until = self.shell.now + MIN_HOST_DOWN_WAIT + jitter;
+            Duration::from_millis(self.cx.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
+        let until = self.cx.now + MIN_HOST_DOWN_WAIT + jitter;
         let initial = self.dispatch.initial_window(&self.queue, thread);
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
@@ -124,7 +124,7 @@ impl Scheduler {
         self.dispatch.windows[window].cause = cause;
         self.start_round(window, MemberAction::Suspend);
         let destination = &self.queue.threads[thread].destination;
-        let seconds = until.since(self.shell.now).as_secs();
+        let seconds = until.since(self.cx.now).as_secs();
         let location = &self.dispatch.clause(&self.queue, thread).location;
         let said = said.as_ref().map_or(String::new(), |said| {
             let shown = &said.message[..said.message.len().min(MAX_SAID_LEN)];
@@ -132,14 +132,14 @@ impl Scheduler {
         });
         let text =
             format!("{destination} is dead, and is left alone for {seconds} s ({location}){said}");
-        self.shell.log(Level::Info, text);
+        self.cx.log(Level::Info, text);
     }
 
     /// Makes a thread that enters a dead window wait with it.
     pub(crate) fn wait_with_window(&mut self, thread: ThreadId) {
         let window = self.dispatch.windows.of(&self.queue.threads[thread]);
         let known = window.and_then(|window| window.suspension());
-        if let Some(known) = known.filter(|known| known.until > self.shell.now) {
+        if let Some(known) = known.filter(|known| known.until > self.cx.now) {
             self.block_thread(thread, known, DeferralNote::None);
         }
     }

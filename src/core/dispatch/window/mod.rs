@@ -19,12 +19,12 @@ mod pace;
 mod relay;
 mod window_reason;
 
+use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
 use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReason};
-use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
-use crate::{Scheduler, Settings};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
@@ -233,7 +233,7 @@ impl Scheduler {
     pub(crate) fn join_window(&mut self, thread: ThreadId) {
         let flow = self.dispatch.flow(&self.queue, thread);
         if !flow.is_controlled() {
-            return self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
+            return self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
         }
         let destination = &self.queue.threads[thread].destination;
         let relay = self.dispatch.windows.relays.of(destination);
@@ -242,7 +242,7 @@ impl Scheduler {
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
-        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
+        self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
         let initial = self.dispatch.initial_window(&self.queue, thread);
         let window = self.dispatch.windows.find_or_insert(name, initial);
         let agents = self.queue.threads[thread].agents.len() as u32;
@@ -255,7 +255,7 @@ impl Scheduler {
 
 impl Dispatch {
     /// Removes a thread from its window, if it has one.
-    pub(crate) fn leave_window(&mut self, queue: &mut Queue, shell: &mut Shell, thread: ThreadId) {
+    pub(crate) fn leave_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
         let Some(id) = queue.threads[thread].window.take() else {
             return;
         };
@@ -268,7 +268,7 @@ impl Dispatch {
         if window.members.is_empty() {
             let window = self.windows.remove(id);
             if let Some(time) = window.pace.timer() {
-                shell.timers.cancel(time, Timer::Window(id));
+                cx.timers.cancel(time, Timer::Window(id));
             }
         } else if window.agents == 0 {
             window.pace.forget_delivery();
@@ -279,13 +279,13 @@ impl Dispatch {
     pub(crate) fn enter_window(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
     ) {
         if let Some(window) = queue.threads[thread].window {
             self.windows[window].agents += 1;
-            let has_permit = self.try_start_delivery(queue, shell, thread);
+            let has_permit = self.try_start_delivery(queue, cx, thread);
             self.agents[agent].has_delivery_permit = has_permit;
         }
     }
@@ -296,18 +296,17 @@ impl Dispatch {
     pub(crate) fn leave_window_with_agent(
         &mut self,
         queue: &mut Queue,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         had_permit: bool,
     ) {
         if let Some(window) = queue.threads[thread].window {
             self.windows[window].agents -= 1;
             if had_permit {
-                self.cancel_start(shell, window);
-                self.reserve_place(queue, settings, window, thread);
+                self.cancel_start(cx, window);
+                self.reserve_place(queue, cx, window, thread);
             }
-            self.pause_after_delivery(queue, shell, thread);
+            self.pause_after_delivery(queue, cx, thread);
         }
     }
 
@@ -335,17 +334,11 @@ impl Dispatch {
     ///
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
     /// threads that share the window might start agents for each other indefinitely.
-    fn reserve_place(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        id: WindowId,
-        thread: ThreadId,
-    ) {
+    fn reserve_place(&mut self, queue: &mut Queue, cx: &Context, id: WindowId, thread: ThreadId) {
         let window = &self.windows[id];
         if window.taken() < window.size()
             && !window.ready.contains(&thread)
-            && self.needs_agent(queue, settings, thread)
+            && self.needs_agent(queue, cx, thread)
         {
             self.admit_thread(queue, id, thread);
         }
