@@ -38,7 +38,7 @@ impl Scheduler {
     /// Checks that all that waits has a time or condition to end.
     fn check_wait(&self, id: ThreadId) {
         let thread = &self.queue.threads[id];
-        let ring = &self.dispatch.rings[thread.ring];
+        let ring = &self.queue.rings[thread.ring];
         let is_old = ring.is_retired;
         assert!(
             !is_old || self.sweep.applies(SweptChange::Configuration),
@@ -72,7 +72,7 @@ impl Scheduler {
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
         // If something is due and no agent is at work, the thread must be in line for an agent,
         // waiting for its window, excluded by -p, or held.
-        let idle = self.dispatch.due_for_agents(&self.queue, id) > 0 && thread.agents.is_empty();
+        let idle = self.queue.due_for_agents(id) > 0 && thread.agents.is_empty();
         let waits_for_window = self.dispatch.waits_for_window(&self.queue, id);
         assert!(
             !waits_for_window || !thread.due.is_empty(),

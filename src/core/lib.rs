@@ -86,7 +86,7 @@ pub use checkpoint::{Checkpoint, SavedState};
 pub use context::Counters;
 pub use dispatch::agent::{AgentId, AgentState};
 pub use dispatch::fair_share::RING_TIME_SHARE;
-pub use dispatch::ring::Refusal;
+pub use dispatch::ring_agents::Refusal;
 pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
 pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
@@ -117,7 +117,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use sweep::ThreadSweep;
 use timers::Timer;
-use zsched_config::{Clause, Config};
+use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
 /// The core. See the module's documentation.
@@ -241,7 +241,7 @@ impl Scheduler {
                 Timer::Agent(agent) => self.dispatch.agent_timer(&self.queue, &mut self.cx, agent),
                 Timer::Unclaimed => self.drop_unclaimed(),
                 Timer::ForkRate => self.dispatch.waitlists.has_news = true,
-                Timer::Ring(ring) => self.dispatch.serve_later(ring),
+                Timer::Ring(ring) => self.queue.rings.mark(ring),
                 Timer::Note(ticket) => self.notes.write_note_again(&mut self.cx, ticket),
                 Timer::Removal(message) => self.queue.remove_again(&mut self.cx, message),
                 Timer::Report(message) => {
@@ -276,13 +276,6 @@ impl Scheduler {
         if wakes {
             self.wake_waves(thread);
         }
-    }
-}
-
-impl Dispatch {
-    /// The clause of a thread, with the limits in force.
-    fn clause(&self, queue: &Queue, thread: ThreadId) -> &Clause {
-        &self.rings[queue.threads[thread].ring].clause
     }
 }
 

@@ -1,7 +1,7 @@
 //! What holds between two events, and the one place that re-establishes it.
 //!
 //! Code that changes a thread, a window or a message does nothing else: mutable access marks it as
-//! changed. A new state marks an agent, and [`Dispatch::serve_later`] a ring. At the end of each
+//! changed. A new state marks an agent, and [`Rings::mark`] a ring. At the end of each
 //! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
 //! kind in this order, and those of a kind in the order of their marks:
 //!
@@ -44,10 +44,10 @@ impl Scheduler {
                 self.give_work(agent);
             } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
                 self.retry_waitlists();
-            } else if is_new_second && !self.dispatch.rings_to_serve.is_empty() {
+            } else if is_new_second && self.queue.rings.has_changed() {
                 is_new_second = false;
                 self.retry_waitlists();
-            } else if let Some(ring) = self.dispatch.rings_to_serve.pop_front() {
+            } else if let Some(ring) = self.queue.rings.next_changed() {
                 self.settle_ring(ring);
             } else {
                 self.settle_jobs();

@@ -24,8 +24,8 @@ struct Work {
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
     Work {
-        is_left: |core| !core.dispatch.backfill.is_empty(),
-        step: |core, budget| core.dispatch.backfill_step(&mut core.queue, core.cx.now, budget),
+        is_left: |core| !core.queue.backfill.is_empty(),
+        step: |core, budget| core.queue.backfill_step(core.cx.now, budget),
     },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
     Work {
@@ -35,7 +35,7 @@ const ALL: [Work; 5] = [
     Work { is_left: |core| !core.queue.expiry_checks.is_empty(), step: Scheduler::expiry_step },
     Work {
         is_left: |core| !core.queue.deferrals.is_empty(),
-        step: |core, budget| core.dispatch.deferral_step(&mut core.queue, &mut core.cx, budget),
+        step: |core, budget| core.queue.deferral_step(&mut core.cx, budget),
     },
 ];
 

@@ -8,7 +8,6 @@
 //! or whose timer expires, gets the configuration and the clock at once.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderTicket};
 use crate::operator::overrides::Overrides;
 use crate::queue::{Queue, ThreadId};
@@ -106,7 +105,7 @@ impl Scheduler {
 
     /// Returns true if the sweep has threads left, and may go on.
     pub(crate) fn may_sweep(&self) -> bool {
-        !self.sweep.rounds.is_empty() && self.dispatch.backfill.is_empty()
+        !self.sweep.rounds.is_empty() && self.queue.backfill.is_empty()
     }
 
     /// Applies the changes to the next thread.
@@ -120,8 +119,7 @@ impl Scheduler {
             let order = self.sweep.override_orders().next();
             if let Some(order) = order {
                 cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;
-                let effect =
-                    self.dispatch.apply_overrides(&mut self.queue, &self.overrides, thread);
+                let effect = self.queue.apply_overrides(&self.overrides, thread);
                 self.orders.add_order_effect(order, &effect);
             }
         }
@@ -135,30 +133,25 @@ impl Scheduler {
     }
 }
 
-impl Dispatch {
+impl Queue {
     /// Applies the overrides to a thread. Returns what that has changed.
-    fn apply_overrides(
-        &mut self,
-        queue: &mut Queue,
-        overrides: &Overrides,
-        thread: ThreadId,
-    ) -> Effect {
+    fn apply_overrides(&mut self, overrides: &Overrides, thread: ThreadId) -> Effect {
         let mut effect = Effect::default();
-        self.reapply_limits_to_ring(overrides, queue.threads[thread].ring);
-        if overrides.apply_limits_to_thread(queue, thread) {
+        self.reapply_limits_to_ring(overrides, self.threads[thread].ring);
+        if overrides.apply_limits_to_thread(self, thread) {
             effect.threads = 1;
         }
-        if queue.update_hold(self, overrides, thread) {
+        if self.update_hold(overrides, thread) {
             // A thread that was released is served at once, even with `wakeuprestartonly`.
-            queue.threads[thread].is_woken = true;
-            let thread_ref = &queue.threads[thread];
+            self.threads[thread].is_woken = true;
+            let thread_ref = &self.threads[thread];
             effect.threads = 1;
             effect.recipients = thread_ref.recipients;
-            let fed = thread_ref.fed.iter(&queue.vertices);
-            effect.busy = fed.map(|vertex| queue.vertices[vertex].pending).sum();
+            let fed = thread_ref.fed.iter(&self.vertices);
+            effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
         }
         // The limit of the ring may have changed, too.
-        queue.threads.mark(thread);
+        self.threads.mark(thread);
         effect
     }
 }

@@ -1,9 +1,9 @@
 //! Timers of the core.
 
 use crate::action::NoteTicket;
+use crate::dispatch::AgentId;
 use crate::dispatch::window::WindowId;
-use crate::dispatch::{AgentId, RingId};
-use crate::queue::{MessageId, Queue, ThreadId};
+use crate::queue::{MessageId, Queue, RingId, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};

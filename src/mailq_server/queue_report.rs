@@ -126,14 +126,14 @@ impl QueueReport {
         Step::Pause
     }
 
-    fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
-        let Some(ring) = scheduler.view().ring(ring) else {
+    fn begin_ring(&mut self, scheduler: &Scheduler, id: RingId, out: &mut Vec<u8>) {
+        let Some(ring) = scheduler.view().ring(id) else {
             return;
         };
         let mut sum = Vec::new();
         if self.form != ReportForm::Threads {
             push(out, format_args!("{}/{}\n", ring.pattern(), with_host(ring)));
-            write_sum(scheduler, ring, &mut sum);
+            write_sum(scheduler, id, ring, &mut sum);
         }
         let is_short = self.form == ReportForm::Short;
         let threads = if is_short { Vec::new() } else { ring.threads.clone() };
@@ -268,10 +268,11 @@ impl<'s> ShownThread<'s> {
     }
 }
 
-fn write_sum(scheduler: &Scheduler, ring: &Ring, out: &mut Vec<u8>) {
+fn write_sum(scheduler: &Scheduler, id: RingId, ring: &Ring, out: &mut Vec<u8>) {
     let (threads, vertices) = (ring.threads.len(), scheduler.view().count_vertices(&ring.threads));
-    let (agents, idle, max_ring) =
-        (ring.agents, ring.idle.len(), scheduler.view().max_ring_of(ring));
+    let (of_ring, max_ring) =
+        (scheduler.view().ring_agents(id), scheduler.view().max_ring_of(ring));
+    let (agents, idle) = (of_ring.count, of_ring.idle.len());
     let (overfeed, max_thread) = (ring.clause.overfeed, ring.clause.max_thread);
     push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
     push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));

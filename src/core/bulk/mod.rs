@@ -346,12 +346,8 @@ impl Scheduler {
         let (agents, is_reachable, packet) = match known {
             Some(id) => {
                 let thread = &self.queue.threads[id];
-                let agents = self.dispatch.window_size(thread);
-                (
-                    agents,
-                    thread.retry.unreachable.is_none(),
-                    self.dispatch.clause(&self.queue, id).packet,
-                )
+                let agents = self.dispatch.window_size(&self.queue, thread);
+                (agents, thread.retry.unreachable.is_none(), self.queue.clause(id).packet)
             }
             None => {
                 let clause = self.cx.config.select_or_default(channel, host);

@@ -5,8 +5,8 @@
 
 use crate::action::Action;
 use crate::context::Context;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource, Ring, RingId};
-use crate::queue::{Queue, ThreadId};
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource};
+use crate::queue::{Queue, Ring, RingId, ThreadId};
 use crate::timers::Timer;
 use crate::{Scheduler, Settings};
 use log::Level;
@@ -27,39 +27,41 @@ pub struct ForkRate {
 impl Scheduler {
     /// Serves a ring, or removes it if it has neither threads nor agents.
     pub(crate) fn settle_ring(&mut self, ring: RingId) {
-        let ring_ref = &mut self.dispatch.rings[ring];
-        ring_ref.is_queued_to_serve = false;
-        match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
-            true => self.admission.drop_ring(&mut self.dispatch, &mut self.cx, ring),
+        match self.queue.rings[ring].threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
+            true => {
+                self.admission.drop_ring(&mut self.queue, &mut self.dispatch, &mut self.cx, ring)
+            }
             false => self.assign_agents(ring),
         }
     }
 
     /// Assigns agents to the ready threads of a ring, as far as the limits allow.
     pub(crate) fn assign_agents(&mut self, ring: RingId) {
-        if self.dispatch.rings[ring].is_retired {
+        if self.queue.rings[ring].is_retired {
             return;
         }
-        self.dispatch.rings[ring].refusal = None;
-        if self.dispatch.rings[ring].clause.mail_priority == MailPriority::Held {
-            self.dispatch.rings[ring].refusal = Some(Refusal::PriorityHeld);
+        self.dispatch.of_rings[ring].refusal = None;
+        if self.queue.rings[ring].clause.mail_priority == MailPriority::Held {
+            self.dispatch.of_rings[ring].refusal = Some(Refusal::PriorityHeld);
             return;
         }
         loop {
             // An agent that was assigned before may have changed what is ready.
             self.settle_threads();
-            let Some(thread) = self.dispatch.next_ready(ring) else {
+            let Some(thread) = self.queue.next_ready(ring) else {
                 return;
             };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(agent, thread);
-            } else if let Err(refusal) = self.dispatch.check_start_limits(&self.cx, ring) {
+            } else if let Err(refusal) =
+                self.dispatch.check_start_limits(&self.queue, &self.cx, ring)
+            {
                 self.dispatch.record_refusal(&self.queue, &mut self.cx, ring, refusal);
                 return;
             } else {
                 self.dispatch.start_agent(&mut self.queue, &mut self.cx, ring, thread);
                 // One at a time, so that rings take turns.
-                return self.dispatch.serve_later(ring);
+                return self.queue.rings.mark(ring);
             }
         }
     }
@@ -74,25 +76,25 @@ impl Dispatch {
         let may_ask = has_asked
             || thread_ref.is_woken
             || thread_ref.agents.is_empty()
-            || !self.rings[thread_ref.ring].clause.wakeup_restart_only;
+            || !queue.rings[thread_ref.ring].clause.wakeup_restart_only;
         let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
         let wants = may_ask && self.needs_agent(queue, cx, thread);
         match window {
             Some(window) => self.update_window_demand(queue, window, thread, wants),
             None if wants == is_ready => {}
-            None if wants => self.make_ready(queue, thread),
+            None if wants => queue.make_ready(thread),
             None => self.unready(queue, thread),
         }
     }
 
     /// Returns true if a thread could use an agent, or one more.
     pub(crate) fn needs_agent(&self, queue: &Queue, cx: &Context, thread: ThreadId) -> bool {
-        let due = self.due_for_agents(queue, thread);
+        let due = queue.due_for_agents(thread);
         let thread = &queue.threads[thread];
         let may_have_one = !thread.held
-            && thread.agents.len() < self.max_thread(thread) as usize
+            && thread.agents.len() < queue.max_thread(thread) as usize
             && cx.settings.is_selected(thread.destination.channel(), thread.destination.host());
-        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        let has_jobs = queue.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
@@ -111,9 +113,9 @@ impl Dispatch {
         self.fork_rate.started += 1;
         let agent = self.agents.insert(Agent::new(ring, thread, cx.now));
         self.end_ring_wait(ring);
-        self.agents.counts.add(&mut self.rings[ring]);
-        self.rings[ring].starts.unproven += 1;
-        let Ring { clause, channel, .. } = &self.rings[ring];
+        self.agents.counts.add(&queue.rings[ring], &mut self.of_rings[ring]);
+        self.of_rings[ring].starts.unproven += 1;
+        let Ring { clause, channel, .. } = &queue.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = queue.threads[thread].destination.host().into();
         self.attach(queue, cx, agent, thread);
@@ -129,7 +131,7 @@ impl Dispatch {
         thread: ThreadId,
     ) {
         if queue.threads[thread].agents.is_empty() {
-            self.order_due(queue, thread);
+            queue.order_due(thread);
         }
         queue.threads[thread].agents.push(agent);
         let agent_ref = &mut self.agents[agent];
@@ -139,7 +141,7 @@ impl Dispatch {
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
         let ring = queue.threads[thread].ring;
-        if self.rings[ring].jobs.is_none() || queue.threads[thread].window.is_some() {
+        if queue.rings[ring].jobs.is_none() || queue.threads[thread].window.is_some() {
             self.unready(queue, thread);
         }
         self.enter_window(queue, cx, agent, thread);
@@ -158,8 +160,13 @@ impl Dispatch {
     }
 
     /// Checks all limits on starting an agent in a ring now.
-    fn check_start_limits(&mut self, cx: &Context, ring: RingId) -> Result<(), Refusal> {
-        let Ring { clause, channel, agents, .. } = &self.rings[ring];
+    fn check_start_limits(
+        &mut self,
+        queue: &Queue,
+        cx: &Context,
+        ring: RingId,
+    ) -> Result<(), Refusal> {
+        let Ring { clause, channel, .. } = &queue.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.agents.counts.of_channel(channel).agents;
         if cx.settings.frozen {
@@ -170,15 +177,15 @@ impl Dispatch {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
-        } else if let Some(refusal) = self.rings[ring].starts.refusal(cx.now) {
+        } else if let Some(refusal) = self.of_rings[ring].starts.refusal(cx.now) {
             Err(refusal)
         } else if self.agents.len() >= limit(clause.max_agents).min(cx.settings.max_agents) {
             Err(Refusal::MaxAgents)
         } else if of_channel >= limit(clause.max_channel) {
             Err(Refusal::MaxChannel)
-        } else if *agents >= limit(clause.max_ring) {
+        } else if self.of_rings[ring].count >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
-        } else if self.claiming_waitlist(cx, ring).is_some() {
+        } else if self.claiming_waitlist(queue, cx, ring).is_some() {
             Err(Refusal::Claimed)
         } else if !self.fork_rate.allows(cx.now, cx.settings.fork_rate) {
             Err(Refusal::ForkRate)
@@ -191,16 +198,16 @@ impl Dispatch {
     ///
     /// Ensures that the ring tries again when that may change.
     fn record_refusal(&mut self, queue: &Queue, cx: &mut Context, ring: RingId, refusal: Refusal) {
-        self.rings[ring].refusal = Some(refusal);
-        let Ring { channel, clause, .. } = &self.rings[ring];
+        self.of_rings[ring].refusal = Some(refusal);
+        let Ring { channel, clause, .. } = &queue.rings[ring];
         let resource = match refusal {
             Refusal::MaxAgents => Some(Resource::Agents(clause.max_agents)),
             Refusal::MaxChannel => Some(Resource::Channel(channel.clone(), clause.max_channel)),
-            Refusal::Claimed => self.claiming_waitlist(cx, ring),
+            Refusal::Claimed => self.claiming_waitlist(queue, cx, ring),
             Refusal::ForkRate => {
                 let next_second = Timestamp::from_seconds(cx.now.seconds() + 1);
                 cx.timers.add(next_second, Timer::ForkRate);
-                return self.join_waitlist(cx.now, ring, Resource::ForkRate);
+                return self.join_waitlist(queue, cx.now, ring, Resource::ForkRate);
             }
             // The ring's own agents come to serve the thread.
             Refusal::MaxRing => None,
@@ -213,20 +220,20 @@ impl Dispatch {
             Refusal::Reloading | Refusal::PriorityHeld => None,
         };
         if let Some(resource) = resource {
-            self.join_waitlist(cx.now, ring, resource.clone());
-            self.retire_idle_for(cx, &resource);
+            self.join_waitlist(queue, cx.now, ring, resource.clone());
+            self.retire_idle_for(queue, cx, &resource);
         }
     }
 
     /// Logs once that a ring has mail that cannot be delivered.
     fn warn_no_command(&mut self, queue: &Queue, cx: &mut Context, ring: RingId) {
-        if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
+        if std::mem::replace(&mut self.of_rings[ring].logged_no_command, true) {
             return;
         }
-        if let Some(thread) = self.next_ready(ring) {
+        if let Some(thread) = queue.next_ready(ring) {
             let destination = &queue.threads[thread].destination;
             // Line 0 stands for the defaults, where no clause matches.
-            let location = &self.rings[ring].clause.location;
+            let location = &queue.rings[ring].clause.location;
             let place = if location.line > 0 { format!(" ({location})") } else { String::new() };
             let text =
                 format!("{destination}{place}: no clause has a command for it; its mail stays");
@@ -234,60 +241,20 @@ impl Dispatch {
         }
     }
 
-    pub(crate) fn make_ready(&mut self, queue: &mut Queue, thread: ThreadId) {
-        if queue.threads[thread].is_ready {
-            return;
-        }
-        let ring = queue.threads[thread].ring;
-        queue.threads.pool_mut()[thread].is_ready = true;
-        self.rings[ring].ready.push_back(queue.threads.pool_mut(), thread);
-        if let Some(jobs) = &mut self.rings[ring].jobs {
-            jobs.set_ready(thread, true);
-        }
-        self.serve_later(ring);
-    }
-
+    /// Removes a thread from the ready threads of its ring and window.
     pub(crate) fn unready(&mut self, queue: &mut Queue, thread: ThreadId) {
-        if !queue.threads[thread].is_ready {
-            return;
-        }
-        let ring = queue.threads[thread].ring;
-        queue.threads.pool_mut()[thread].is_ready = false;
-        if let Some(window) = queue.threads[thread].window {
+        let thread_ref = &queue.threads[thread];
+        if let Some(window) = thread_ref.window.filter(|_| thread_ref.is_ready) {
             self.windows[window].ready.remove(&thread);
         }
-        self.rings[ring].ready.remove(queue.threads.pool_mut(), thread);
-        if let Some(jobs) = &mut self.rings[ring].jobs {
-            jobs.set_ready(thread, false);
-        }
-    }
-
-    /// The thread of a ring that gets the next agent.
-    pub(crate) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
-        let ring = &self.rings[ring];
-        match &ring.jobs {
-            // An arrival is enqueued in the jobs a little later.
-            Some(jobs) => jobs.peek().or(ring.ready.first()),
-            None => ring.ready.first(),
-        }
-    }
-
-    pub(crate) fn serve_later(&mut self, ring: RingId) {
-        if !std::mem::replace(&mut self.rings[ring].is_queued_to_serve, true) {
-            self.rings_to_serve.push_back(ring);
-        }
-    }
-
-    pub(crate) fn serve_all_rings(&mut self) {
-        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
-        all.into_iter().for_each(|ring| self.serve_later(ring));
+        queue.unready(thread);
     }
 
     /// Takes an agent out of the ring's pool.
     ///
     /// It is the one that served this thread last, if it is there, else the one that was busy last.
     fn take_idle(&mut self, queue: &Queue, ring: RingId, thread: ThreadId) -> Option<AgentId> {
-        let idle = &self.rings[ring].idle;
+        let idle = &self.of_rings[ring].idle;
         let newest = idle.len().checked_sub(1)?;
         let destination = Some(&queue.threads[thread].destination);
         let knows_it =
@@ -295,7 +262,7 @@ impl Dispatch {
         let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
         self.agents.idle_count -= 1;
-        let agent = self.rings[ring].idle.remove(index);
+        let agent = self.of_rings[ring].idle.remove(index);
         self.end_ring_wait(ring);
         Some(agent)
     }

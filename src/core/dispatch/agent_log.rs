@@ -85,10 +85,10 @@ impl Dispatch {
     pub(crate) fn name_of_agent(&self, queue: &Queue, agent: &Agent) -> String {
         let process = agent.pid.map_or("an agent".to_string(), |pid| format!("agent {pid}"));
         let Some(thread) = agent.thread else {
-            return format!("{process} of {}", self.ring_name(agent.ring));
+            return format!("{process} of {}", self.ring_name(queue, agent.ring));
         };
         let destination = &queue.threads[thread].destination;
-        let location = &self.rings[agent.ring].clause.location;
+        let location = &queue.rings[agent.ring].clause.location;
         format!("{process} of {destination} ({location})")
     }
 

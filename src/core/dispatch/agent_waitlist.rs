@@ -8,9 +8,10 @@
 //! an agent. So only rings that were refused less than nine time shares after a ring overtake it.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::fair_share::RING_TIME_SHARE;
-use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::query::why::MAX_COUNTED;
+use crate::queue::{Queue, Ring, RingId};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,9 +108,9 @@ impl Scheduler {
             && let Some((waitlist, ring)) = self.dispatch.waitlists.pop(&refused)
         {
             left -= 1;
-            self.dispatch.rings[ring].waitlist = None;
+            self.dispatch.of_rings[ring].waitlist = None;
             self.assign_agents(ring);
-            if self.dispatch.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+            if self.dispatch.of_rings[ring].waitlist.as_ref() == Some(&waitlist) {
                 refused.push(waitlist);
             }
         }
@@ -121,18 +122,23 @@ impl Scheduler {
 
 impl Dispatch {
     /// Adds a ring to a waitlist, unless it is on it already.
-    pub(crate) fn join_waitlist(&mut self, now: Timestamp, ring: RingId, waitlist: Resource) {
+    pub(super) fn join_waitlist(
+        &mut self,
+        queue: &Queue,
+        now: Timestamp,
+        ring: RingId,
+        waitlist: Resource,
+    ) {
         // It must leave the waitlist of another resource, where it would stay behind rings that
         // still need that.
-        if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+        if self.of_rings[ring].waitlist.as_ref() == Some(&waitlist) {
             return;
         }
         self.leave_waitlist(ring);
-        let ring_ref = &mut self.rings[ring];
-        ring_ref.waiting_since.get_or_insert(now);
-        let place = self.place_of(now, ring);
-        self.rings[ring].waitlist = Some(waitlist.clone());
-        self.rings[ring].waitlist_position = place;
+        self.of_rings[ring].waiting_since.get_or_insert(now);
+        let place = self.place_of(queue, now, ring);
+        self.of_rings[ring].waitlist = Some(waitlist.clone());
+        self.of_rings[ring].waitlist_position = place;
         self.waitlists.next += 1;
         self.waitlists.lines.entry(waitlist).or_default().insert(place, ring);
     }
@@ -140,54 +146,55 @@ impl Dispatch {
     /// The place of a ring on its waitlist.
     ///
     /// If it is on none, the place it would get.
-    pub(crate) fn place_of(&self, now: Timestamp, ring: RingId) -> WaitlistPosition {
-        let ring = &self.rings[ring];
-        if ring.waitlist.is_some() {
-            return ring.waitlist_position;
+    pub(crate) fn place_of(&self, queue: &Queue, now: Timestamp, ring: RingId) -> WaitlistPosition {
+        let agents = &self.of_rings[ring];
+        if agents.waitlist.is_some() {
+            return agents.waitlist_position;
         }
-        let since = ring.waiting_since.unwrap_or(now);
-        let queue_time = queue_time_of(ring, since);
-        WaitlistPosition { has_agents: ring.agents > 0, queue_time, sequence: self.waitlists.next }
+        let since = agents.waiting_since.unwrap_or(now);
+        let queue_time = queue_time_of(&queue.rings[ring], since);
+        WaitlistPosition { has_agents: agents.count > 0, queue_time, sequence: self.waitlists.next }
     }
 
     /// Restarts the wait of a ring that has lost its last agent.
-    pub(crate) fn restart_ring_wait(&mut self, now: Timestamp, ring: RingId) {
-        self.rings[ring].waiting_since = None;
-        if let Some(waitlist) = self.rings[ring].waitlist.clone() {
+    pub(crate) fn restart_ring_wait(&mut self, queue: &Queue, now: Timestamp, ring: RingId) {
+        self.of_rings[ring].waiting_since = None;
+        if let Some(waitlist) = self.of_rings[ring].waitlist.clone() {
             self.leave_waitlist(ring);
-            self.join_waitlist(now, ring, waitlist);
+            self.join_waitlist(queue, now, ring, waitlist);
         }
     }
 
     /// Takes a ring off its waitlist, because it gets an agent.
     pub(crate) fn end_ring_wait(&mut self, ring: RingId) {
-        self.rings[ring].waiting_since = None;
+        self.of_rings[ring].waiting_since = None;
         self.leave_waitlist(ring);
     }
 
     /// Moves the places, which are times, because the clock was set.
     pub(crate) fn shift_waitlists(&mut self, step: ClockStep) {
-        for ring in self.rings.iter_mut() {
+        for ring in self.of_rings.iter_mut() {
             ring.starts.shift(step);
             ring.waiting_since = ring.waiting_since.map(|since| since + step);
             ring.waitlist_position.queue_time = ring.waitlist_position.queue_time + step;
         }
         for rings in self.waitlists.lines.values_mut() {
             let members = std::mem::take(rings).into_values();
-            *rings = members.map(|ring| (self.rings[ring].waitlist_position, ring)).collect();
+            *rings = members.map(|ring| (self.of_rings[ring].waitlist_position, ring)).collect();
         }
     }
 
     /// Takes a ring off its waitlist.
     pub(crate) fn leave_waitlist(&mut self, ring: RingId) {
-        let place = self.rings[ring].waitlist_position;
-        if let Some(waitlist) = self.rings[ring].waitlist.take() {
+        let place = self.of_rings[ring].waitlist_position;
+        if let Some(waitlist) = self.of_rings[ring].waitlist.take() {
             self.waitlists.remove(&waitlist, place);
         }
     }
 
     /// Number of rings before a ring on its waitlist, up to [`MAX_COUNTED`].
-    pub(crate) fn rings_before(&self, ring: &Ring) -> Option<usize> {
+    pub(crate) fn rings_before(&self, ring: RingId) -> Option<usize> {
+        let ring = &self.of_rings[ring];
         let waitlist = self.waitlists.lines.get(ring.waitlist.as_ref()?)?;
         Some(waitlist.range(..ring.waitlist_position).take(MAX_COUNTED).count())
     }
@@ -196,7 +203,7 @@ impl Dispatch {
     pub(crate) fn clear_waitlists(&mut self) {
         let lines = std::mem::take(&mut self.waitlists.lines);
         for ring in lines.into_values().flat_map(BTreeMap::into_values) {
-            self.rings[ring].waitlist = None;
+            self.of_rings[ring].waitlist = None;
         }
     }
 }

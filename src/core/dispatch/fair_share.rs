@@ -12,7 +12,8 @@
 
 use crate::context::Context;
 use crate::dispatch::agent_waitlist::queue_time_of;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, Ring, RingId, Waitlist};
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, RingAgents, Waitlist};
+use crate::queue::{Queue, Ring, RingId};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -54,9 +55,9 @@ impl AgentCounts {
     }
 
     /// Counts an agent that a ring starts.
-    pub fn add(&mut self, ring: &mut Ring) {
-        let is_first = ring.agents == 0;
-        ring.agents += 1;
+    pub fn add(&mut self, ring: &Ring, of_ring: &mut RingAgents) {
+        let is_first = of_ring.count == 0;
+        of_ring.count += 1;
         for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
             count.agents += 1;
             count.rings += usize::from(is_first);
@@ -64,9 +65,9 @@ impl AgentCounts {
     }
 
     /// Counts an agent of a ring that has ended.
-    pub fn remove(&mut self, agent: AgentId, ring: &mut Ring) {
-        ring.agents -= 1;
-        let was_last = ring.agents == 0;
+    pub fn remove(&mut self, agent: AgentId, ring: &Ring, of_ring: &mut RingAgents) {
+        of_ring.count -= 1;
+        let was_last = of_ring.count == 0;
         for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
             count.agents -= 1;
             count.rings -= usize::from(was_last);
@@ -107,7 +108,7 @@ impl Dispatch {
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
-    pub(crate) fn yields_place(&self, cx: &Context, agent: AgentId) -> bool {
+    pub(crate) fn yields_place(&self, queue: &Queue, cx: &Context, agent: AgentId) -> bool {
         if self.waitlists.lines.is_empty() {
             return false;
         }
@@ -115,29 +116,37 @@ impl Dispatch {
         let has_had_share =
             agent.fed_at.is_some() && cx.now.since(agent.started_at) >= RING_TIME_SHARE;
         let mut lines = self.waitlists.lines.iter();
-        has_had_share && lines.any(|(line, rings)| self.is_wanted(cx, agent.ring, line, rings))
+        has_had_share
+            && lines.any(|(line, rings)| self.is_wanted(queue, cx, agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
-    fn is_wanted(&self, cx: &Context, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
-        let ring_ref = &self.rings[ring];
+    fn is_wanted(
+        &self,
+        queue: &Queue,
+        cx: &Context,
+        ring: RingId,
+        line: &Resource,
+        waiting: &Waitlist,
+    ) -> bool {
+        let ring_ref = &queue.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
             return false;
         };
-        if self.next_ready(*first).is_none() {
+        if queue.next_ready(*first).is_none() {
             return false;
         }
         let (limit, count) = self.limit_of_line(cx, line);
-        let staying = count.agents.saturating_sub(self.ending_soon(cx.now, line));
+        let staying = count.agents.saturating_sub(self.ending_soon(queue, cx.now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
-            let (mine, other) = (ring_ref, &self.rings[*first]);
-            let level = |ring: &Ring| ring.clause.mail_priority.level();
-            let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
+            let level = |ring: RingId| queue.rings[ring].clause.mail_priority.level();
+            let has_less = self.of_rings[*first].count + 1 < self.of_rings[ring].count
+                && level(*first) <= level(ring);
             return has_less && staying == limit;
         }
-        if ring_ref.agents == 1 {
+        if self.of_rings[ring].count == 1 {
             // While some ring has two agents, no ring loses its only one. The same holds if it
             // would come first again.
             let some_have_two = count.agents > count.rings;
@@ -161,14 +170,19 @@ impl Dispatch {
     ///
     /// That ring has no agents, has waited for [`RING_TIME_SHARE`] for the number of agents to
     /// drop, and comes before `ring`, whose limit may be higher.
-    pub(crate) fn claiming_waitlist(&self, cx: &Context, ring: RingId) -> Option<Resource> {
-        let ring_ref = &self.rings[ring];
-        let own = self.place_of(cx.now, ring);
+    pub(crate) fn claiming_waitlist(
+        &self,
+        queue: &Queue,
+        cx: &Context,
+        ring: RingId,
+    ) -> Option<Resource> {
+        let ring_ref = &queue.rings[ring];
+        let own = self.place_of(queue, cx.now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
                 let (limit, count) = self.limit_of_line(cx, line);
-                let waits = !place.has_agents && self.next_ready(*first).is_some();
+                let waits = !place.has_agents && queue.next_ready(*first).is_some();
                 let waits = waits && self.has_waited(cx.now, *first);
                 waits && *first != ring && *place < own && count.agents >= limit
             })
@@ -179,7 +193,7 @@ impl Dispatch {
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
-    pub(crate) fn retire_idle_for(&mut self, cx: &mut Context, line: &Resource) {
+    pub(crate) fn retire_idle_for(&mut self, queue: &Queue, cx: &mut Context, line: &Resource) {
         if self.agents.idle_count == 0 {
             return;
         }
@@ -188,11 +202,11 @@ impl Dispatch {
         // use one timer.
         let again = Timestamp::from_seconds((cx.now + SLOW_STOP_TIME).seconds() + 1);
         cx.timers.add(again, Timer::ForkRate);
-        if self.ending_soon(cx.now, line) >= self.waitlists.len() {
+        if self.ending_soon(queue, cx.now, line) >= self.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state() {
-            AgentState::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(&queue.rings[agent.ring]) => Some(since),
             _ => None,
         };
         let longest_idle =
@@ -203,18 +217,18 @@ impl Dispatch {
     }
 
     /// Number of agents under a limit that should end soon.
-    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
+    fn ending_soon(&self, queue: &Queue, now: Timestamp, line: &Resource) -> usize {
         let ends_soon = |agent: &Agent| match agent.state() {
             AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
         let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
-        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+        agents.filter(|agent| ends_soon(agent) && line.counts(&queue.rings[agent.ring])).count()
     }
 
     /// Returns true if a ring has waited for an agent for [`RING_TIME_SHARE`].
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TIME_SHARE)
+        self.of_rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TIME_SHARE)
     }
 }
 

@@ -12,9 +12,9 @@ use crate::context::Context;
 use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed, RingId};
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::queue::attempt_records::present_attempt;
-use crate::queue::{Diagnosis, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{Diagnosis, Queue, RingId, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
 use std::time::Duration;
 use zsched_config::{JobOrder, MailPriority};
@@ -60,7 +60,7 @@ impl Scheduler {
             self.dispatch.agents.mark(agent);
         }
         match answered {
-            Owed::Start => self.dispatch.agent_proven(&mut self.cx, agent),
+            Owed::Start => self.dispatch.agent_proven(&mut self.queue, &mut self.cx, agent),
             Owed::Job(vertex) => self.end_job(agent, vertex),
             Owed::Idle => {}
         }
@@ -69,7 +69,7 @@ impl Scheduler {
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state() {
-                AgentState::Parking => self.dispatch.park(&mut self.cx, agent),
+                AgentState::Parking => self.dispatch.park(&mut self.queue, &mut self.cx, agent),
                 _ => self.dispatch.hungry_agents.push_back(agent),
             }
         }
@@ -106,7 +106,7 @@ impl Scheduler {
             }
             false => self.record_failed_job(agent, vertex),
         }
-        self.defer(vertex, Dispatch::wait_after_try);
+        self.defer(vertex, Queue::wait_after_try);
     }
 
     /// Reports the outcome of a delivery to the window of its thread.
@@ -130,16 +130,10 @@ impl Scheduler {
     }
 
     /// Makes a vertex wait that an agent has given back, by `wait`.
-    pub(crate) fn defer(
-        &mut self,
-        vertex: VertexId,
-        wait: fn(&mut Dispatch, &mut Queue, &mut Context, VertexId),
-    ) {
+    pub(crate) fn defer(&mut self, vertex: VertexId, wait: fn(&mut Queue, &mut Context, VertexId)) {
         match self.queue.messages[self.queue.vertices[vertex].message].is_kept() {
-            true => {
-                self.dispatch.set_state(&mut self.queue, self.cx.now, vertex, VertexState::Held)
-            }
-            false => wait(&mut self.dispatch, &mut self.queue, &mut self.cx, vertex),
+            true => self.queue.set_state(self.cx.now, vertex, VertexState::Held),
+            false => wait(&mut self.queue, &mut self.cx, vertex),
         }
         self.learned.revision += 1;
         if !self.apply_after_job(vertex) {
@@ -149,8 +143,8 @@ impl Scheduler {
 
     /// Gives work to a hungry agent: its next job is chosen here.
     pub(crate) fn give_work(&mut self, agent: AgentId) {
-        if self.dispatch.gets_no_more_work(&self.cx, agent)
-            || self.dispatch.yields_place(&self.cx, agent)
+        if self.dispatch.gets_no_more_work(&self.queue, &self.cx, agent)
+            || self.dispatch.yields_place(&self.queue, &self.cx, agent)
         {
             self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
             self.dispatch.retire_agent(&mut self.cx, agent);
@@ -162,14 +156,14 @@ impl Scheduler {
         // it works; then it gets bursts.
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
-                let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
+                let most = self.queue.rings[ring].clause.overfeed as usize + 1;
                 next_burst(agent_ref.burst, self.cx.now.since(fed_at), most)
             }
             _ => 1,
         };
-        let jobs_left = self.dispatch.jobs_left(agent_ref);
+        let jobs_left = self.dispatch.jobs_left(&self.queue, agent_ref);
         let burst = jobs_left.map_or(burst, |left| burst.min(left as usize));
-        if self.dispatch.rings[ring].jobs.is_some() {
+        if self.queue.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
             self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
             self.settle_threads();
@@ -186,8 +180,8 @@ impl Scheduler {
             self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
             self.settle_threads();
         }
-        match self.dispatch.next_ready(ring) {
-            Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
+        match self.queue.next_ready(ring) {
+            Some(thread) if !self.queue.rings[ring].clause.queue_only => {
                 self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
                 self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, 1);
             }
@@ -200,7 +194,7 @@ impl Scheduler {
         self.dispatch.agents.set_state(agent, AgentState::Starting);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = self.cx.now;
-        if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
+        if self.queue.rings[agent_ref.ring].jobs.is_some() {
             self.feed_next(agent, Some(thread), 1);
         } else {
             self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
@@ -229,13 +223,13 @@ impl Dispatch {
     }
 
     /// Returns true if an agent gets no more work.
-    fn gets_no_more_work(&self, cx: &Context, agent: AgentId) -> bool {
+    fn gets_no_more_work(&self, queue: &Queue, cx: &Context, agent: AgentId) -> bool {
         let agent = &self.agents[agent];
-        let ring = &self.rings[agent.ring];
+        let ring = &queue.rings[agent.ring];
         let lived = cx.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
-        let is_worn = self.jobs_left(agent) == Some(0);
+        let is_worn = self.jobs_left(queue, agent) == Some(0);
         ring.is_retired || cx.is_draining || is_old || is_worn || is_held
     }
 
@@ -254,8 +248,8 @@ impl Dispatch {
         let agent = &self.agents[agent];
         let is_ours = queue.threads[thread].ring == agent.ring;
         let others_wait = || {
-            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
-            next.is_some() && !self.rings[agent.ring].clause.queue_only
+            let next = queue.next_ready(agent.ring).filter(|next| *next != thread);
+            next.is_some() && !queue.rings[agent.ring].clause.queue_only
         };
         is_ours
             && !queue.threads[thread].held
@@ -277,7 +271,7 @@ impl Dispatch {
     ) -> bool {
         let mut fed = 0;
         while fed < burst
-            && let Some(vertex) = self.choose_due(queue, cx, thread)
+            && let Some(vertex) = queue.choose_due(cx, thread)
             && self.may_start_delivery(queue, cx, agent, thread)
         {
             self.feed_one(queue, cx, agent, vertex);
@@ -287,22 +281,6 @@ impl Dispatch {
             self.agents.start_burst(agent, cx.now, fed);
         }
         fed > 0
-    }
-
-    /// The vertex of a thread that is fed next.
-    ///
-    /// With `job-order=random` it is one of those that have been due the longest. Any of them is
-    /// chosen with the same probability, so each is chosen soon, however many come after it.
-    fn choose_due(&self, queue: &Queue, cx: &mut Context, thread: ThreadId) -> Option<VertexId> {
-        let thread = &queue.threads[thread];
-        match self.rings[thread.ring].clause.job_order {
-            JobOrder::Random => {
-                let choices = thread.due.len().min(MAX_RANDOM_CHOICES);
-                let index = if choices > 1 { cx.random.usize(0..choices) } else { 0 };
-                thread.due.iter(&queue.vertices).nth(index)
-            }
-            JobOrder::Turns | JobOrder::Message => thread.due.first(),
-        }
     }
 
     pub(crate) fn feed_one(
@@ -319,7 +297,7 @@ impl Dispatch {
         let agent_ref = &mut self.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = queue.messages[message].name.path().into_bytes();
-        let ring = &self.rings[agent_ref.ring];
+        let ring = &queue.rings[agent_ref.ring];
         // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
         // is too large for a packet stays whole.
         let vertex = &mut queue.vertices[vertex];
@@ -340,17 +318,17 @@ impl Dispatch {
     }
 
     /// Puts an agent that has answered `#idle` into the pool.
-    fn park(&mut self, cx: &mut Context, agent: AgentId) {
-        if self.gets_no_more_work(cx, agent) {
+    fn park(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+        if self.gets_no_more_work(queue, cx, agent) {
             self.retire_agent(cx, agent);
             return;
         }
         let since = self.agents[agent].pinged.take().unwrap_or(cx.now);
         self.agents.set_state(agent, AgentState::Idle(since));
         let ring = self.agents[agent].ring;
-        self.rings[ring].idle.push(agent);
+        self.of_rings[ring].idle.push(agent);
         self.agents.idle_count += 1;
-        self.serve_later(ring);
+        queue.rings.mark(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.waitlists.has_news = true;
     }
@@ -373,15 +351,15 @@ impl Dispatch {
     }
 
     /// Number of jobs that an agent may still get, if `agent-jobs` limits it.
-    fn jobs_left(&self, agent: &Agent) -> Option<u32> {
-        let limit = self.rings[agent.ring].clause.agent_jobs?;
+    fn jobs_left(&self, queue: &Queue, agent: &Agent) -> Option<u32> {
+        let limit = queue.rings[agent.ring].clause.agent_jobs?;
         Some(limit.saturating_sub(agent.jobs_fed))
     }
 
     /// Takes an agent out of the pool of its ring, if it is idle.
     pub(crate) fn leave_pool(&mut self, id: AgentId, state: AgentState, ring: RingId) {
         if let AgentState::Idle(_) = state {
-            self.rings[ring].idle.retain(|other| *other != id);
+            self.of_rings[ring].idle.retain(|other| *other != id);
             self.agents.idle_count -= 1;
         }
     }
@@ -391,28 +369,44 @@ impl Dispatch {
             agent.pid = Some(pid);
         }
     }
+}
+
+impl Queue {
+    /// The vertex of a thread that is fed next.
+    ///
+    /// With `job-order=random` it is one of those that have been due the longest. Any of them is
+    /// chosen with the same probability, so each is chosen soon, however many come after it.
+    fn choose_due(&self, cx: &mut Context, thread: ThreadId) -> Option<VertexId> {
+        let thread = &self.threads[thread];
+        match self.rings[thread.ring].clause.job_order {
+            JobOrder::Random => {
+                let choices = thread.due.len().min(MAX_RANDOM_CHOICES);
+                let index = if choices > 1 { cx.random.usize(0..choices) } else { 0 };
+                thread.due.iter(&self.vertices).nth(index)
+            }
+            JobOrder::Turns | JobOrder::Message => thread.due.first(),
+        }
+    }
 
     /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
     ///
     /// Called when the thread gets its first agent.
-    pub(crate) fn order_due(&mut self, queue: &mut Queue, thread: ThreadId) {
-        let ring = &self.rings[queue.threads[thread].ring];
+    pub(crate) fn order_due(&mut self, thread: ThreadId) {
+        let ring = &self.rings[self.threads[thread].ring];
         if !ring.clause.age_order || ring.jobs.is_some() {
             return;
         }
-        let age = |vertex: &VertexId| queue.messages[queue.vertices[*vertex].message].modified;
-        let mut due = queue.threads[thread].due.to_vec(&queue.vertices);
+        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
+        let mut due = self.threads[thread].due.to_vec(&self.vertices);
         if due.is_sorted_by_key(age) {
             return;
         }
         due.sort_by_key(age);
         for vertex in due {
-            queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Due);
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Due);
         }
     }
-}
 
-impl Queue {
     /// Takes a job from an agent. Returns true if recipients are left.
     ///
     /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.

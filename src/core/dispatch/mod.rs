@@ -1,11 +1,11 @@
 //! Which agent gets which job.
 //!
-//! [`ring::Ring`] has the threads of a clause and the agents that deliver for them. A ready thread
+//! [`ring_agents::RingAgents`] has the agents that deliver for the threads of a clause. A ready thread
 //! gets an agent in [`agent_for_thread`]. A hungry agent gets its next job in [`job_for_agent`]:
 //! begin with `give_work`.
 
 pub mod agent;
-pub mod ring;
+pub mod ring_agents;
 
 pub mod agent_for_thread;
 mod job_for_agent;
@@ -16,7 +16,6 @@ pub mod agent_waitlist;
 pub mod fair_share;
 pub mod suspended_ring;
 
-pub mod jobs;
 pub mod window;
 
 pub mod agent_log;
@@ -25,9 +24,8 @@ mod check;
 
 pub use agent::{Agent, AgentId, AgentState, Agents, Owed};
 pub use agent_waitlist::{AgentWaitlists, Resource, Waitlist, WaitlistPosition};
-pub use ring::{Refusal, Ring, RingId, Rings};
+pub use ring_agents::{AgentsOfRings, Refusal, RingAgents};
 
-use crate::reload::backfill::Backfill;
 use agent_for_thread::ForkRate;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -36,17 +34,14 @@ use window::Windows;
 /// The agents, and what they may be given next.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Dispatch {
-    pub rings: Rings,
+    /// The agents of each ring.
+    pub of_rings: AgentsOfRings,
     pub agents: Agents,
     pub windows: Windows,
-    /// Rings in which a thread may be able to get an agent now.
-    pub rings_to_serve: VecDeque<RingId>,
     /// Agents that asked for work in this event.
     #[serde(skip)]
     pub hungry_agents: VecDeque<AgentId>,
     /// Rings that wait for an agent, because a limit is reached that rings share.
     pub waitlists: AgentWaitlists,
     pub fork_rate: ForkRate,
-    /// Threads whose due vertices are still to be enqueued in jobs.
-    pub backfill: Backfill,
 }

@@ -6,6 +6,7 @@
 
 use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, Dispatch};
+use crate::queue::Queue;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
@@ -14,8 +15,14 @@ pub(crate) const MAX_PING_TIME: Duration = Duration::from_secs(30);
 
 impl Dispatch {
     /// Processes the deadline of an agent that has been idle since a time.
-    pub(crate) fn idle_agent_timer(&mut self, cx: &mut Context, agent: AgentId, since: Timestamp) {
-        if self.idle_end(&self.agents[agent], since) <= cx.now {
+    pub(crate) fn idle_agent_timer(
+        &mut self,
+        queue: &Queue,
+        cx: &mut Context,
+        agent: AgentId,
+        since: Timestamp,
+    ) {
+        if self.idle_end(queue, &self.agents[agent], since) <= cx.now {
             return self.retire_agent(cx, agent);
         }
         let (state, ring) = (self.agents[agent].state(), self.agents[agent].ring);
@@ -26,8 +33,8 @@ impl Dispatch {
     }
 
     /// When an idle agent is retired: at the end of `idlemax` or of `agent-life`.
-    pub(crate) fn idle_end(&self, agent: &Agent, since: Timestamp) -> Timestamp {
-        let clause = &self.rings[agent.ring].clause;
+    pub(crate) fn idle_end(&self, queue: &Queue, agent: &Agent, since: Timestamp) -> Timestamp {
+        let clause = &queue.rings[agent.ring].clause;
         let end_of_life = clause.agent_life.map(|life| agent.started_at + life);
         let enough = since + clause.idle_max;
         end_of_life.map_or(enough, |end| end.min(enough))

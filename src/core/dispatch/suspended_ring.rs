@@ -8,8 +8,9 @@
 //! allows to all rings.
 
 use crate::context::Context;
-use crate::dispatch::{Agent, AgentId, Dispatch, Refusal, RingId};
+use crate::dispatch::{Agent, AgentId, Dispatch, Refusal};
 use crate::event::AgentEnd;
+use crate::queue::{Queue, RingId};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -72,17 +73,17 @@ impl Dispatch {
     /// Processes the first request for work of an agent.
     ///
     /// It ends the suspension of its ring.
-    pub(crate) fn agent_proven(&mut self, cx: &mut Context, agent: AgentId) {
+    pub(crate) fn agent_proven(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         let ring = self.agents[agent].ring;
-        let starts = &mut self.rings[ring].starts;
+        let starts = &mut self.of_rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
         if self.end_suspension(cx, ring) {
-            let name = self.ring_name(ring);
+            let name = self.ring_name(queue, ring);
             cx.log(Level::Info, format!("{name}: its agents can be started again"));
-            self.serve_later(ring);
+            queue.rings.mark(ring);
         } else if !was_proven {
-            self.serve_later(ring);
+            queue.rings.mark(ring);
         }
     }
 
@@ -91,20 +92,21 @@ impl Dispatch {
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
     pub(crate) fn agent_start_failed(
         &mut self,
+        queue: &mut Queue,
         cx: &mut Context,
         agent: &Agent,
         end: &AgentEnd,
         is_to_blame: bool,
     ) {
         let ring = agent.ring;
-        self.rings[ring].starts.unproven -= 1;
-        let ring_ref = &self.rings[ring];
-        let others_work = ring_ref.agents > ring_ref.starts.unproven;
-        if !is_to_blame || others_work || ring_ref.is_retired {
+        self.of_rings[ring].starts.unproven -= 1;
+        let agents = &self.of_rings[ring];
+        let others_work = agents.count > agents.starts.unproven;
+        if !is_to_blame || others_work || queue.rings[ring].is_retired {
             return;
         }
         // Agents that were started at the same time count once.
-        let former = ring_ref.starts.failure.as_ref();
+        let former = agents.starts.failure.as_ref();
         let count = match former {
             Some(former) if cx.now < former.until => former.count,
             Some(former) => former.count.saturating_add(1),
@@ -114,34 +116,34 @@ impl Dispatch {
         let reason = format!("{end}{}", agent.stray_lines.in_parentheses());
         let failure = StartFailure { until: cx.now + pause, count, reason };
         if former.is_none() {
-            let name = self.ring_name(ring);
+            let name = self.ring_name(queue, ring);
             let text =
                 format!("{name}: its agent {end}; they are started one at a time until one works");
             cx.log(Level::Warn, text);
         }
         self.end_suspension(cx, ring);
         self.leave_waitlist(ring);
-        self.rings[ring].waiting_since = None;
+        self.of_rings[ring].waiting_since = None;
         cx.timers.add(failure.until, Timer::Ring(ring));
-        self.rings[ring].starts.failure = Some(Box::new(failure));
+        self.of_rings[ring].starts.failure = Some(Box::new(failure));
     }
 
     /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(crate) fn retry_start_now(&mut self, cx: &mut Context, ring: RingId) {
-        let Some(failure) = &mut self.rings[ring].starts.failure else {
+    pub(crate) fn retry_start_now(&mut self, queue: &mut Queue, cx: &mut Context, ring: RingId) {
+        let Some(failure) = &mut self.of_rings[ring].starts.failure else {
             return;
         };
         let planned = std::mem::replace(&mut failure.until, cx.now);
         cx.timers.cancel(planned, Timer::Ring(ring));
         cx.timers.add(cx.now, Timer::Ring(ring));
-        self.serve_later(ring);
+        queue.rings.mark(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
     pub(crate) fn end_suspension(&mut self, cx: &mut Context, ring: RingId) -> bool {
-        let failure = self.rings[ring].starts.failure.take();
+        let failure = self.of_rings[ring].starts.failure.take();
         if let Some(failure) = &failure {
             cx.timers.cancel(failure.until, Timer::Ring(ring));
         }
@@ -149,8 +151,8 @@ impl Dispatch {
     }
 
     /// Name of a ring in the log: its pattern and clause.
-    pub(crate) fn ring_name(&self, ring: RingId) -> String {
-        let clause = &self.rings[ring].clause;
+    pub(crate) fn ring_name(&self, queue: &Queue, ring: RingId) -> String {
+        let clause = &queue.rings[ring].clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

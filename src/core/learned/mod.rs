@@ -231,7 +231,7 @@ impl Scheduler {
             self.dispatch.restore_window(&self.queue, thread, size);
         }
         let thread_ref = &mut self.queue.threads[thread];
-        let clause = &self.dispatch.rings[thread_ref.ring].clause;
+        let clause = &self.queue.rings[thread_ref.ring].clause;
         let on_request = clause.is_etrn_only();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.cx.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.

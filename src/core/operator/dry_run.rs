@@ -82,7 +82,7 @@ impl<'s> View<'s> {
         *next = (end < self.core.queue.threads.pool().slots()).then_some(end);
         for thread in (start..end).filter_map(|slot| self.core.queue.threads.pool().at(slot)) {
             let thread = &self.core.queue.threads[thread];
-            let ring = &self.core.dispatch.rings[thread.ring];
+            let ring = &self.core.queue.rings[thread.ring];
             let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
             let others = |gone: &Scope| {
                 let holds = self.core.overrides.holds.iter().map(|hold| &hold.scope);

@@ -9,7 +9,6 @@
 
 use crate::Scheduler;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
@@ -21,8 +20,7 @@ use zsched_spool::SpoolId;
 impl Scheduler {
     pub(crate) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
         if let Scope::Message(id) = scope {
-            return self.dispatch.hold_message(
-                &mut self.queue,
+            return self.queue.hold_message(
                 &mut self.overrides,
                 self.cx.now,
                 id,
@@ -55,13 +53,7 @@ impl Scheduler {
         for id in messages {
             let scope = Scope::Message(*id);
             let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
-            match self.dispatch.hold_message(
-                &mut self.queue,
-                &mut self.overrides,
-                self.cx.now,
-                *id,
-                hold,
-            ) {
+            match self.queue.hold_message(&mut self.overrides, self.cx.now, *id, hold) {
                 Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
                     all.refusal = Some(OrderRefusal::TooMany);
                     break;
@@ -82,12 +74,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         if let Scope::Message(id) = scope {
-            return self.dispatch.release_messages(
-                &mut self.queue,
-                &mut self.overrides,
-                &mut self.cx,
-                &[*id],
-            );
+            return self.queue.release_messages(&mut self.overrides, &mut self.cx, &[*id]);
         }
         self.overrides.change(OverrideChange::Released(scope.clone()));
         self.sweep_overrides();
@@ -106,18 +93,17 @@ impl Scheduler {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                effect.add(&self.dispatch.release_message(&mut self.queue, &mut self.cx, message));
+                effect.add(&self.queue.release_message(&mut self.cx, message));
             }
         }
         effect
     }
 }
 
-impl Dispatch {
+impl Queue {
     /// Releases those of the messages that are held.
     pub(crate) fn release_messages(
         &mut self,
-        queue: &mut Queue,
         overrides: &mut Overrides,
         cx: &mut Context,
         messages: &[SpoolId],
@@ -126,8 +112,8 @@ impl Dispatch {
         for id in messages {
             if overrides.hold_of_message(*id).is_some() {
                 overrides.change(OverrideChange::Released(Scope::Message(*id)));
-                let message = queue.message_of(*id);
-                all.add(&message.map_or(Effect::default(), |m| self.release_message(queue, cx, m)));
+                let message = self.message_of(*id);
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(cx, m)));
             }
         }
         all
@@ -135,101 +121,78 @@ impl Dispatch {
 
     fn hold_message(
         &mut self,
-        queue: &mut Queue,
         overrides: &mut Overrides,
         now: Timestamp,
         id: SpoolId,
         hold: Hold,
     ) -> Effect {
-        let Some(message) = queue.message_of(id) else {
+        let Some(message) = self.message_of(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        if queue.messages[message].held {
+        if self.messages[message].held {
             return Effect::refused(OrderRefusal::Already);
         }
         if overrides.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         overrides.change(OverrideChange::Hold(hold));
-        queue.messages[message].held = true;
-        self.keep_back(queue, now, message)
+        self.messages[message].held = true;
+        self.keep_back(now, message)
     }
 
     /// Moves what no agent has of a message to the vertices that are held back.
-    pub(crate) fn keep_back(
-        &mut self,
-        queue: &mut Queue,
-        now: Timestamp,
-        message: MessageId,
-    ) -> Effect {
+    pub(crate) fn keep_back(&mut self, now: Timestamp, message: MessageId) -> Effect {
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            let recipients = queue.vertices[vertex].pending;
-            if queue.vertices[vertex].state == VertexState::Fed {
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let recipients = self.vertices[vertex].pending;
+            if self.vertices[vertex].state == VertexState::Fed {
                 effect.busy += recipients;
                 continue;
             }
             effect.recipients += recipients;
-            self.set_state(queue, now, vertex, VertexState::Held);
+            self.set_state(now, vertex, VertexState::Held);
         }
         effect
     }
 
-    fn release_message(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        message: MessageId,
-    ) -> Effect {
-        queue.messages[message].held = false;
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            if queue.vertices[vertex].state == VertexState::Held {
-                queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
+    fn release_message(&mut self, cx: &mut Context, message: MessageId) -> Effect {
+        self.messages[message].held = false;
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if self.vertices[vertex].state == VertexState::Held {
+                self.vertices[vertex].after_job = AfterJob::OneMoreTry;
             }
         }
-        self.let_go(queue, cx, message)
+        self.let_go(cx, message)
     }
 
     /// Makes what is held back of a message due, unless another reason keeps it.
-    pub(crate) fn let_go(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        message: MessageId,
-    ) -> Effect {
+    pub(crate) fn let_go(&mut self, cx: &mut Context, message: MessageId) -> Effect {
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        if queue.messages[message].is_kept() {
+        if self.messages[message].is_kept() {
             return effect;
         }
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            if queue.vertices[vertex].state == VertexState::Held {
-                effect.recipients += queue.vertices[vertex].pending;
-                self.let_vertex_go(queue, cx, vertex);
-                queue.watch_expiry(self, cx.now, vertex);
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if self.vertices[vertex].state == VertexState::Held {
+                effect.recipients += self.vertices[vertex].pending;
+                self.let_vertex_go(cx, vertex);
+                self.watch_expiry(cx.now, vertex);
             }
         }
         effect
     }
 
-    fn let_vertex_go(&mut self, queue: &mut Queue, cx: &mut Context, vertex: VertexId) {
-        let thread = queue.vertices[vertex].thread;
-        match self.arrivals_wait(queue, thread) {
-            true => self.wait_for_destination(queue, cx, vertex),
-            false => self.set_state(queue, cx.now, vertex, VertexState::Due),
+    fn let_vertex_go(&mut self, cx: &mut Context, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        match self.arrivals_wait(thread) {
+            true => self.wait_for_destination(cx, vertex),
+            false => self.set_state(cx.now, vertex, VertexState::Due),
         }
     }
-}
 
-impl Queue {
     /// Updates the hold of a thread. Returns true if it has changed.
-    pub(crate) fn update_hold(
-        &mut self,
-        dispatch: &Dispatch,
-        overrides: &Overrides,
-        thread: ThreadId,
-    ) -> bool {
+    pub(crate) fn update_hold(&mut self, overrides: &Overrides, thread: ThreadId) -> bool {
         let thread_ref = &self.threads[thread];
-        let ring = &dispatch.rings[thread_ref.ring];
+        let ring = &self.rings[thread_ref.ring];
         let held = overrides.hold_of(&thread_ref.destination, ring).is_some();
         self.threads.set_held(thread, held)
     }

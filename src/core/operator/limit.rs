@@ -3,13 +3,12 @@
 //! A limit replaces that of the configuration until a time, or until an operator resets it.
 
 use crate::Scheduler;
-use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
 use crate::query::view::View;
-use crate::queue::{Destination, Queue, Thread, ThreadId};
+use crate::queue::{Destination, Queue, Ring, RingId, Thread, ThreadId};
 use crate::timers::Timer;
 use std::rc::Rc;
 use zsched_config::Clause;
@@ -81,28 +80,6 @@ impl Scheduler {
     }
 }
 
-impl Dispatch {
-    /// Applies the limits in force to a ring.
-    pub(crate) fn apply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        let ring = &mut self.rings[ring];
-        ring.clause = limited(overrides, ring);
-        ring.limits_seen = overrides.limits_version;
-    }
-
-    /// Applies the limits to a ring, if they have changed since.
-    pub(crate) fn reapply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        if self.rings[ring].limits_seen != overrides.limits_version {
-            self.apply_limits_to_ring(overrides, ring);
-            self.serve_later(ring);
-        }
-    }
-
-    /// Maximum number of agents that may work on a thread.
-    pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
-        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
-    }
-}
-
 impl Overrides {
     /// Applies the limit in force to a thread. Returns true on change.
     pub(crate) fn apply_limits_to_thread(&self, queue: &mut Queue, thread: ThreadId) -> bool {
@@ -158,7 +135,7 @@ impl<'s> View<'s> {
         };
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         let (channel, host) = (channel.as_bytes(), host.as_bytes());
-        let mut rings = self.core.dispatch.rings.iter().map(|(_, ring)| ring);
+        let mut rings = self.core.queue.rings.iter().map(|(_, ring)| ring);
         let ring = rings.find(|ring| ring.has_pattern(pattern));
         let clause = ring.map(|ring| ring.configured.clone());
         let clause = clause.unwrap_or_else(|| self.core.cx.config.select_or_default(channel, host));
@@ -230,4 +207,26 @@ fn limited(overrides: &Overrides, ring: &Ring) -> Rc<Clause> {
         }
     }
     clause
+}
+
+impl Queue {
+    /// Applies the limits in force to a ring.
+    pub(crate) fn apply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
+        let ring = &mut self.rings[ring];
+        ring.clause = limited(overrides, ring);
+        ring.limits_seen = overrides.limits_version;
+    }
+
+    /// Applies the limits to a ring, if they have changed since.
+    pub(crate) fn reapply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
+        if self.rings[ring].limits_seen != overrides.limits_version {
+            self.apply_limits_to_ring(overrides, ring);
+            self.rings.mark(ring);
+        }
+    }
+
+    /// Maximum number of agents that may work on a thread.
+    pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
+        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
+    }
 }

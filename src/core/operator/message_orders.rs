@@ -33,7 +33,8 @@ impl Scheduler {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
-                self.dispatch.retry_start_now(&mut self.cx, self.queue.threads[thread].ring);
+                let ring = self.queue.threads[thread].ring;
+                self.dispatch.retry_start_now(&mut self.queue, &mut self.cx, ring);
                 if self.queue.vertices[vertex].state == VertexState::Held
                     || self.queue.threads[thread].held
                 {
@@ -41,7 +42,7 @@ impl Scheduler {
                     continue;
                 }
                 if self.queue.vertices[vertex].state == VertexState::Waiting {
-                    self.dispatch.set_state(&mut self.queue, self.cx.now, vertex, VertexState::Due);
+                    self.queue.set_state(self.cx.now, vertex, VertexState::Due);
                     effect.recipients += recipients;
                     woken.push(thread);
                     if self.queue.threads[thread].waiting.is_empty() {

@@ -194,12 +194,9 @@ impl Scheduler {
             Order::SetPriority { messages, priority } => {
                 self.set_priority(&messages, priority, &by)
             }
-            Order::ReleaseMessages(messages) => self.dispatch.release_messages(
-                &mut self.queue,
-                &mut self.overrides,
-                &mut self.cx,
-                &messages,
-            ),
+            Order::ReleaseMessages(messages) => {
+                self.queue.release_messages(&mut self.overrides, &mut self.cx, &messages)
+            }
             Order::Release(scope) => self.release(&scope),
             Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {

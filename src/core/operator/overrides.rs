@@ -6,10 +6,9 @@
 use crate::Scheduler;
 use crate::action::Action;
 use crate::context::Context;
-use crate::dispatch::Ring;
 use crate::operator::order::PendingOrders;
 use crate::query::view::View;
-use crate::queue::{AfterJob, Destination};
+use crate::queue::{AfterJob, Destination, Ring};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@
 
 use crate::Scheduler;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
 use crate::query::view::View;
@@ -36,35 +35,9 @@ impl Scheduler {
             let set = PriorityOverride { message: *id, priority, author: author.clone() };
             self.overrides.change(OverrideChange::Priority(set));
             all.add(&self.view().dry_run_priority(*id, priority));
-            self.dispatch.change_priority(&mut self.queue, &mut self.cx, message, priority);
+            self.queue.change_priority(&mut self.cx, message, priority);
         }
         all
-    }
-}
-
-impl Dispatch {
-    fn change_priority(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        message: MessageId,
-        priority: u8,
-    ) {
-        let was_kept = queue.messages[message].is_kept();
-        if was_kept {
-            queue.messages[message].priority = priority;
-            self.let_go(queue, cx, message);
-            return;
-        }
-        // Its jobs have the former place in line until all of their entries have left.
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            self.dequeue_vertex(queue, vertex);
-        }
-        queue.messages[message].priority = priority;
-        self.enqueue_message(queue, cx.now, message);
-        if queue.messages[message].is_kept() {
-            self.keep_back(queue, cx.now, message);
-        }
     }
 }
 
@@ -85,5 +58,25 @@ impl View<'_> {
             }
         }
         effect
+    }
+}
+
+impl Queue {
+    fn change_priority(&mut self, cx: &mut Context, message: MessageId, priority: u8) {
+        let was_kept = self.messages[message].is_kept();
+        if was_kept {
+            self.messages[message].priority = priority;
+            self.let_go(cx, message);
+            return;
+        }
+        // Its jobs have the former place in line until all of their entries have left.
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            self.dequeue_vertex(vertex);
+        }
+        self.messages[message].priority = priority;
+        self.enqueue_message(cx.now, message);
+        if self.messages[message].is_kept() {
+            self.keep_back(cx.now, message);
+        }
     }
 }

@@ -58,9 +58,10 @@ impl Scheduler {
                 self.defer_due(thread, &agent_ref, end);
             }
         }
-        self.dispatch.subtract_agent(self.cx.now, agent, &agent_ref);
+        self.dispatch.subtract_agent(&self.queue, self.cx.now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
             self.dispatch.agent_start_failed(
+                &mut self.queue,
                 &mut self.cx,
                 &agent_ref,
                 end,
@@ -68,7 +69,7 @@ impl Scheduler {
             );
         }
         self.dispatch.waitlists.has_news = true;
-        self.dispatch.serve_later(agent_ref.ring);
+        self.queue.rings.mark(agent_ref.ring);
     }
 
     /// Takes back the jobs of an agent that has ended.
@@ -90,12 +91,12 @@ impl Scheduler {
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(vertex, agent, end);
             } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
-                self.defer(vertex, Dispatch::wait_after_try);
+                self.defer(vertex, Queue::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
-                self.defer(vertex, Dispatch::wait_for_destination);
+                self.defer(vertex, Queue::wait_for_destination);
             } else {
-                self.dispatch.set_due_first(&mut self.queue, self.cx.now, vertex);
-                self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
+                self.queue.set_due_first(self.cx.now, vertex);
+                self.queue.watch_expiry(self.cx.now, vertex);
             }
         }
     }
@@ -114,7 +115,7 @@ impl Scheduler {
                 self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
-        self.defer(vertex, Dispatch::wait_after_try);
+        self.defer(vertex, Queue::wait_after_try);
     }
 
     /// Defers everything due in a thread, because its agents die.
@@ -143,7 +144,7 @@ impl Dispatch {
     /// change of the timer.
     pub(crate) fn settle_agent(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         let timer = self.agents[agent].timer;
-        let deadline = self.agent_deadline(&self.agents[agent]);
+        let deadline = self.agent_deadline(queue, &self.agents[agent]);
         let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
         if let Some(deadline) = earlier {
             if let Some(timer) = timer {
@@ -165,11 +166,12 @@ impl Dispatch {
         agent_ref.timer = None;
         let state = agent_ref.state();
         self.agents.mark(agent);
-        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > cx.now) {
+        if self.agent_deadline(queue, &self.agents[agent]).is_none_or(|deadline| deadline > cx.now)
+        {
             return;
         }
         match state {
-            AgentState::Idle(since) => self.idle_agent_timer(cx, agent, since),
+            AgentState::Idle(since) => self.idle_agent_timer(queue, cx, agent, since),
             AgentState::Killed | AgentState::ExitedMidJob => {}
             _ => self.kill_agent(queue, cx, agent),
         }
@@ -198,8 +200,8 @@ impl Dispatch {
     }
 
     /// Returns when an agent must be checked, if it does nothing before.
-    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
-        let clause = &self.rings[agent.ring].clause;
+    fn agent_deadline(&self, queue: &Queue, agent: &Agent) -> Option<Timestamp> {
+        let clause = &queue.rings[agent.ring].clause;
         match agent.state() {
             AgentState::Parking if agent.pinged.is_some() => {
                 Some(agent.progress_at + clause.agent_timeout.min(MAX_PING_TIME))
@@ -208,7 +210,7 @@ impl Dispatch {
                 Some(agent.progress_at + clause.agent_timeout)
             }
             AgentState::Idle(since) => {
-                let end = self.idle_end(agent, since);
+                let end = self.idle_end(queue, agent, since);
                 let ping = clause.idle_ping.map(|time| since.max(agent.progress_at) + time);
                 Some(ping.map_or(end, |ping| ping.min(end)))
             }
@@ -232,11 +234,11 @@ impl Dispatch {
         }
     }
 
-    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
+    fn subtract_agent(&mut self, queue: &Queue, now: Timestamp, id: AgentId, agent: &Agent) {
         self.leave_pool(id, agent.state(), agent.ring);
-        self.agents.counts.remove(id, &mut self.rings[agent.ring]);
-        if self.rings[agent.ring].agents == 0 {
-            self.restart_ring_wait(now, agent.ring);
+        self.agents.counts.remove(id, &queue.rings[agent.ring], &mut self.of_rings[agent.ring]);
+        if self.of_rings[agent.ring].count == 0 {
+            self.restart_ring_wait(queue, now, agent.ring);
         }
     }
 }

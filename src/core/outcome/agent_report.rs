@@ -109,7 +109,7 @@ impl Scheduler {
         self.learn_relay_of_report(thread, report.notary);
         self.queue.count_attempt(vertex);
         if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
-            self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
+            self.queue.watch_expiry(self.cx.now, vertex);
         }
     }
 

@@ -47,8 +47,8 @@ impl Scheduler {
         self.queue_chunk(message, &arrival);
         for vertex in self.queue.vertex_ids_of(message) {
             if !before.contains(&vertex) {
-                self.queue.count_delay_notices(&self.dispatch, vertex, self.cx.now);
-                self.dispatch.enqueue_vertex(&self.queue, self.cx.now, vertex);
+                self.queue.count_delay_notices(vertex, self.cx.now);
+                self.queue.enqueue_vertex(self.cx.now, vertex);
             }
         }
         self.apply_removal_order(message);

@@ -12,8 +12,9 @@ use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
 pub use crate::dispatch::agent::Agent;
-pub use crate::dispatch::ring::{Ring, RingId};
+pub use crate::dispatch::ring_agents::RingAgents;
 pub use crate::queue::message::Message;
+pub use crate::queue::ring::{Ring, RingId};
 pub use crate::queue::thread::{Thread, ThreadId};
 pub use crate::queue::vertex::{Vertex, VertexId, VertexState};
 
@@ -221,7 +222,8 @@ impl<'s> View<'s> {
     /// all of them.
     pub fn undelivered_of(self, thread: &Thread) -> u32 {
         let ring = self.ring_of(thread);
-        let has_agents = ring.clause.command.is_some() && ring.starts.failure.is_none();
+        let has_agents =
+            ring.clause.command.is_some() && self.ring_agents(thread.ring).starts.failure.is_none();
         match thread.retry.unreachable.is_none() && has_agents {
             true => thread.deferred,
             false => thread.recipients,
@@ -230,7 +232,7 @@ impl<'s> View<'s> {
 
     /// Maximum number of agents that may work on a thread.
     pub fn max_agents_of(self, thread: &Thread) -> u32 {
-        self.core.dispatch.max_thread(thread)
+        self.core.queue.max_thread(thread)
     }
 
     /// Maximum number of agents of a thread now, by what is known about its host.
@@ -238,22 +240,30 @@ impl<'s> View<'s> {
     /// It comes with the name of its window, if that may be shared with other threads.
     pub fn window_of(self, thread: &Thread) -> (usize, Option<&'s [u8]>) {
         let window = thread.window.map(|window| &self.core.dispatch.windows[window]);
-        (self.core.dispatch.window_size(thread), window.and_then(|window| window.name.as_deref()))
+        (
+            self.core.dispatch.window_size(&self.core.queue, thread),
+            window.and_then(|window| window.name.as_deref()),
+        )
     }
 
     /// All rings, in the order of their ids.
     pub fn ring_ids(self) -> Vec<RingId> {
-        self.core.dispatch.rings.iter().map(|(ring, _)| ring).collect()
+        self.core.queue.rings.iter().map(|(ring, _)| ring).collect()
     }
 
     /// A ring.
     pub fn ring(self, id: RingId) -> Option<&'s Ring> {
-        self.core.dispatch.rings.get(id)
+        self.core.queue.rings.get(id)
+    }
+
+    /// The agents of a ring.
+    pub fn ring_agents(self, id: RingId) -> &'s RingAgents {
+        &self.core.dispatch.of_rings[id]
     }
 
     /// The ring of a thread.
     pub fn ring_of(self, thread: &Thread) -> &'s Ring {
-        &self.core.dispatch.rings[thread.ring]
+        &self.core.queue.rings[thread.ring]
     }
 
     /// Maximum number of agents of a ring.
@@ -292,7 +302,7 @@ impl<'s> View<'s> {
     fn agent_row(self, agent: &'s Agent) -> AgentRow<'s> {
         let thread = agent.thread.and_then(|thread| self.thread(thread));
         let destination = thread.map(|thread| &thread.destination);
-        AgentRow { agent, ring: &self.core.dispatch.rings[agent.ring], destination }
+        AgentRow { agent, ring: &self.core.queue.rings[agent.ring], destination }
     }
 
     /// Present totals.

@@ -5,12 +5,14 @@
 //! until the wake-up of its retry state, a ring for the reason of its refusal.
 
 use crate::dispatch::suspended_ring::StartFailure;
-use crate::dispatch::{AgentId, AgentState, Refusal, Ring};
+use crate::dispatch::{AgentId, AgentState, Refusal};
 use crate::list::List;
 use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{Destination, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState};
+use crate::queue::{
+    Destination, Ring, RingId, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState,
+};
 use std::rc::Rc;
 use zsched_config::SourceLocation;
 use zsched_format::schedule::DayWindow;
@@ -376,10 +378,8 @@ impl<'s> View<'s> {
     }
 
     fn why_held(self, thread: &Thread) -> Option<Why> {
-        let hold = self
-            .core
-            .overrides
-            .hold_of(&thread.destination, &self.core.dispatch.rings[thread.ring]);
+        let hold =
+            self.core.overrides.hold_of(&thread.destination, &self.core.queue.rings[thread.ring]);
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
@@ -394,7 +394,7 @@ impl<'s> View<'s> {
 
     /// The reason for a wait until a time, or for a request.
     fn why_until(self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.core.dispatch.rings[thread.ring].clause;
+        let clause = &self.core.queue.rings[thread.ring].clause;
         match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
@@ -433,7 +433,7 @@ impl<'s> View<'s> {
         if self.core.queue.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
-        let ring = &self.core.dispatch.rings[thread.ring];
+        let ring = &self.core.queue.rings[thread.ring];
         if !self
             .core
             .cx
@@ -442,7 +442,7 @@ impl<'s> View<'s> {
         {
             return Reason::Refused(Refusal::NotSelected);
         }
-        if self.core.dispatch.is_backfilling(&self.core.queue, thread) {
+        if self.core.queue.is_backfilling(thread) {
             return Reason::Refused(Refusal::Reloading);
         }
         match self.why_window(thread) {
@@ -463,14 +463,14 @@ impl<'s> View<'s> {
                 false => Reason::InLine,
             };
         }
-        ring.refusal.map_or(Reason::Turn, Reason::Refused)
+        self.ring_agents(thread.ring).refusal.map_or(Reason::Turn, Reason::Refused)
     }
 
     /// The reason for due vertices, with its details.
     ///
     /// They are all of a thread, or one of them.
     fn why_due(self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        let ring = &self.core.dispatch.rings[thread.ring];
+        let ring = &self.core.queue.rings[thread.ring];
         match self.reason_of_due(thread) {
             Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
@@ -485,16 +485,16 @@ impl<'s> View<'s> {
                     let mut due = thread.due.iter(&self.core.queue.vertices).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
-                let max = self.core.dispatch.max_thread(thread) as usize;
+                let max = self.core.queue.max_thread(thread) as usize;
                 let origin = self.origin_of_thread_limit(thread);
                 Why::InLine { agents: thread.agents.len(), max, origin, before }
             }
-            Reason::Refused(refusal) => match &ring.starts.failure {
+            Reason::Refused(refusal) => match &self.ring_agents(thread.ring).starts.failure {
                 Some(failure) if refusal == Refusal::Suspended => {
                     let line = ring.clause.location_of("command");
                     Why::Suspended { failure: failure.clone(), line }
                 }
-                _ => self.refused(ring, refusal),
+                _ => self.refused(thread.ring, refusal),
             },
             Reason::AtWork | Reason::Scheduled(_) | Reason::Kept | Reason::Turn => Why::Turn,
         }
@@ -510,11 +510,12 @@ impl<'s> View<'s> {
     fn origin_of_thread_limit(self, thread: &Thread) -> Origin {
         match self.core.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => self.origin(&self.core.dispatch.rings[thread.ring], LimitName::MaxThr),
+            None => self.origin(&self.core.queue.rings[thread.ring], LimitName::MaxThr),
         }
     }
 
-    fn refused(self, ring: &Ring, refusal: Refusal) -> Why {
+    fn refused(self, id: RingId, refusal: Refusal) -> Why {
+        let (ring, agents) = (&self.core.queue.rings[id], self.ring_agents(id));
         let clause = &ring.clause;
         let of_process = self.core.cx.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {
@@ -531,7 +532,7 @@ impl<'s> View<'s> {
         let of_channel = || self.core.dispatch.agents.counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
-                (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
+                (limit(clause.max_ring, agents.count), origin_of(LimitName::MaxRing))
             }
             Refusal::MaxChannel => {
                 (limit(clause.max_channel, of_channel()), origin_of(LimitName::MaxChannel))
@@ -546,14 +547,14 @@ impl<'s> View<'s> {
                 (Some(rate), of_clause())
             }
             Refusal::Unproven => {
-                let used = ring.starts.unproven;
+                let used = agents.starts.unproven;
                 (Some(Limit { max: used, used, is_of_process: false }), of_clause())
             }
             _ => (None, of_clause()),
         };
         let gets_place =
-            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
-        let before = self.core.dispatch.rings_before(ring).filter(|_| gets_place);
+            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && agents.count == 0;
+        let before = self.core.dispatch.rings_before(id).filter(|_| gets_place);
         Why::Refused { refusal, limit, origin, before }
     }
 }

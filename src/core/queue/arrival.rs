@@ -3,7 +3,6 @@
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
 use zsched_spool::{Arrival, Group};
@@ -47,9 +46,9 @@ impl Scheduler {
             }
         }
         if let Some(noted) = arrival.delay_noted {
-            self.queue.skip_delay_notices(&self.dispatch, message, noted);
+            self.queue.skip_delay_notices(message, noted);
         }
-        self.dispatch.enqueue_message(&self.queue, self.cx.now, message);
+        self.queue.enqueue_message(self.cx.now, message);
         if !is_again {
             self.cx.recent.record_arrival(arrival.created, &before, &self.cx.counters);
         }
@@ -70,13 +69,12 @@ impl Scheduler {
     ) -> VertexId {
         let thread = self.thread_for(&group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
-        let packet = self.dispatch.clause(&self.queue, thread).packet as usize;
+        let packet = self.queue.clause(thread).packet as usize;
         let packet_is_limited = packet > 0;
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
-            let vertex =
-                self.dispatch.queue_vertex(&mut self.queue, &mut self.cx, message, thread, offsets);
+            let vertex = self.queue.queue_vertex(&mut self.cx, message, thread, offsets);
             // Later chunks of a partial message may bring more of this group.
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
             let is_part = is_open || offsets.len() < group.offsets.len();
@@ -88,7 +86,7 @@ impl Scheduler {
                 (None, Some(first)) => self.queue.restore_like(vertex, first),
             });
             first = first.or(Some((vertex, action)));
-            self.dispatch.place_arrival(&mut self.queue, &mut self.cx, vertex, action);
+            self.queue.place_arrival(&mut self.cx, vertex, action);
         }
         first.expect("a group has recipients").0
     }
@@ -96,75 +94,66 @@ impl Scheduler {
     pub(crate) fn initial_scan_done(&mut self) {
         self.cx.awaits_initial_scan = false;
         self.learned.schedule_drop_of_unclaimed(&mut self.cx);
-        self.dispatch.serve_all_rings();
+        self.queue.rings.mark_all();
     }
 }
 
-impl Dispatch {
+impl Queue {
     /// Adds a vertex to its message and thread, but to no list.
     fn queue_vertex(
         &mut self,
-        queue: &mut Queue,
         cx: &mut Context,
         message: MessageId,
         thread: ThreadId,
         offsets: &[u32],
     ) -> VertexId {
-        let vertex = queue.vertices.insert(Vertex::new(message, thread, offsets));
+        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
         let count = offsets.len() as u32;
         cx.counters.recipients_in += u64::from(count);
-        let message_ref = &mut queue.messages[message];
+        let message_ref = &mut self.messages[message];
         message_ref.pending += count;
-        message_ref.vertices.push_back(&mut queue.vertices, vertex);
-        self.adjust_recipients(queue, thread, i64::from(count));
+        message_ref.vertices.push_back(&mut self.vertices, vertex);
+        self.adjust_recipients(thread, i64::from(count));
         vertex
     }
 
     /// Puts a new vertex where its restored state requires it.
-    fn place_arrival(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        vertex: VertexId,
-        action: RestoreAction,
-    ) {
-        let Vertex { message, thread, .. } = queue.vertices[vertex];
+    fn place_arrival(&mut self, cx: &mut Context, vertex: VertexId, action: RestoreAction) {
+        let Vertex { message, thread, .. } = self.vertices[vertex];
         match action {
-            _ if queue.messages[message].is_kept() => queue.put_arrival(vertex, VertexState::Held),
-            RestoreAction::Requested => queue.put_arrival(vertex, VertexState::Due),
-            RestoreAction::Unloaded { due: None } if queue.vertices[vertex].attempts > 0 => {
-                self.wait_after_try(queue, cx, vertex);
+            _ if self.messages[message].is_kept() => self.put_arrival(vertex, VertexState::Held),
+            RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
+            RestoreAction::Unloaded { due: None } if self.vertices[vertex].attempts > 0 => {
+                self.wait_after_try(cx, vertex);
             }
             RestoreAction::Waiting { due: Some(due) }
             | RestoreAction::Unloaded { due: Some(due) }
                 if due > cx.now =>
             {
-                self.resume_wait(queue, cx, vertex, due);
+                self.resume_wait(cx, vertex, due);
             }
             // Its time has come: it is due even if its clause is `queueonly`.
             RestoreAction::Waiting { due: Some(_) }
-                if queue.threads[thread].retry.unreachable.is_none() =>
+                if self.threads[thread].retry.unreachable.is_none() =>
             {
-                queue.put_arrival(vertex, VertexState::Due);
+                self.put_arrival(vertex, VertexState::Due);
             }
-            _ if self.arrivals_wait(queue, thread) => self.wait_for_destination(queue, cx, vertex),
-            _ => queue.put_arrival(vertex, VertexState::Due),
+            _ if self.arrivals_wait(thread) => self.wait_for_destination(cx, vertex),
+            _ => self.put_arrival(vertex, VertexState::Due),
         }
-        queue.watch_expiry(self, cx.now, vertex);
+        self.watch_expiry(cx.now, vertex);
     }
 
     /// Returns true if untried arrivals for a thread must wait.
     ///
     /// They must if the destination is known to be unreachable. They also must if it is tried only
     /// on request (`queueonly`) and no agent works on it.
-    pub(crate) fn arrivals_wait(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let thread = &queue.threads[thread];
+    pub(crate) fn arrivals_wait(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
         thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
-}
 
-impl Queue {
     /// Puts a vertex that has no job yet into a list.
     fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
         let thread = self.vertices[vertex].thread;

@@ -43,7 +43,7 @@ impl Scheduler {
         let diagnosis = diagnosis_of(report);
         self.queue.record(vertex, diagnosis.clone());
         let is_deferall = report.status == ReportStatus::DeferAll;
-        if is_deferall && self.dispatch.clause(&self.queue, thread).flow.tolerates_deferall() {
+        if is_deferall && self.queue.clause(thread).flow.tolerates_deferall() {
             // When the job ends, the window decides if that applies to the other recipients.
             return;
         }
@@ -72,18 +72,12 @@ impl Scheduler {
         note: DeferralNote,
     ) {
         self.queue.apply_clock_step(&mut self.cx, thread);
-        if self.dispatch.clause(&self.queue, thread).is_etrn_only() {
-            return self.dispatch.defer_due_vertices(
-                &mut self.queue,
-                &mut self.cx,
-                thread,
-                None,
-                note,
-            );
+        if self.queue.clause(thread).is_etrn_only() {
+            return self.queue.defer_due_vertices(&mut self.cx, thread, None, note);
         }
         let until = self.mark_unreachable(thread, unreachable);
         self.queue.threads[thread].waiting.postpone(until);
-        self.dispatch.defer_due_vertices(&mut self.queue, &mut self.cx, thread, Some(until), note);
+        self.queue.defer_due_vertices(&mut self.cx, thread, Some(until), note);
     }
 
     /// Does the same as `block_thread`, and counts a try for each due vertex.

@@ -12,7 +12,6 @@
 
 use crate::Scheduler;
 use crate::action::StatusVerdict;
-use crate::dispatch::Dispatch;
 use crate::outcome::notes::NoteContent;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
@@ -44,10 +43,9 @@ impl Scheduler {
     /// Requests a delay notice about a vertex.
     fn note_delay(&mut self, vertex: VertexId) {
         let noted = usize::from(self.queue.vertices[vertex].delays_noted());
-        self.queue.count_delay_notices(&self.dispatch, vertex, self.cx.now);
-        let has_passed = self.queue.is_deadline_due(&self.dispatch, vertex, noted);
-        let (expires, vertex_ref) =
-            (self.queue.deadline(&self.dispatch, vertex), &self.queue.vertices[vertex]);
+        self.queue.count_delay_notices(vertex, self.cx.now);
+        let has_passed = self.queue.is_deadline_due(vertex, noted);
+        let (expires, vertex_ref) = (self.queue.deadline(vertex), &self.queue.vertices[vertex]);
         let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
         let (last, text) = match &vertex_ref.diagnosis {
             Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
@@ -66,7 +64,7 @@ impl Scheduler {
     /// would take too long in a large one.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
         if !self.queue.may_expire(vertex) || !self.has_expired(vertex) {
-            self.queue.watch_expiry(&self.dispatch, self.cx.now, vertex);
+            self.queue.watch_expiry(self.cx.now, vertex);
         }
     }
 
@@ -78,11 +76,11 @@ impl Scheduler {
             true => DEADLINE_PASSED,
             false => "expired",
         };
-        if is_over(self.queue.deadline(&self.dispatch, vertex)) {
+        if is_over(self.queue.deadline(vertex)) {
             self.expire_vertex(vertex, what);
             return true;
         }
-        if is_over(self.queue.next_delay_notice(&self.dispatch, vertex)) {
+        if is_over(self.queue.next_delay_notice(vertex)) {
             self.note_delay(vertex);
         }
         false
@@ -124,8 +122,7 @@ impl Scheduler {
                 continue;
             }
             if !self.has_expired(vertex) {
-                next =
-                    next.into_iter().chain(self.queue.next_age_event(&self.dispatch, vertex)).min();
+                next = next.into_iter().chain(self.queue.next_age_event(vertex)).min();
             }
         }
         if !vertices.is_empty() {
@@ -185,54 +182,47 @@ impl Scheduler {
 
 impl Queue {
     /// Returns when a vertex expires once it was tried; `None` is never.
-    pub(crate) fn expiry(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+    pub(crate) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex = &self.vertices[vertex];
-        Some(self.messages.aged_from(vertex.message) + dispatch.clause(self, vertex.thread).expiry?)
+        Some(self.messages.aged_from(vertex.message) + self.clause(vertex.thread).expiry?)
     }
 
     /// Returns when a vertex expires in its present state; `None` is never.
-    pub(crate) fn deadline(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+    pub(crate) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.vertices[vertex];
         let extra = match vertex_ref.tried {
             true => Duration::ZERO,
-            false => dispatch.clause(self, vertex_ref.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2),
+            false => self.clause(vertex_ref.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2),
         };
-        let expiry = self.expiry(dispatch, vertex).map(|expiry| expiry + extra);
+        let expiry = self.expiry(vertex).map(|expiry| expiry + extra);
         let of_sender = self.messages[vertex_ref.message].fails_at();
         expiry.into_iter().chain(of_sender).min()
     }
 
     /// Returns when the age of a vertex next matters: it expires, or a delay notice is due.
-    pub(crate) fn next_age_event(
-        &self,
-        dispatch: &Dispatch,
-        vertex: VertexId,
-    ) -> Option<Timestamp> {
-        self.deadline(dispatch, vertex)
-            .into_iter()
-            .chain(self.next_delay_notice(dispatch, vertex))
-            .min()
+    pub(crate) fn next_age_event(&self, vertex: VertexId) -> Option<Timestamp> {
+        self.deadline(vertex).into_iter().chain(self.next_delay_notice(vertex)).min()
     }
 
     /// Returns when the next delay notice of a vertex is due.
-    fn next_delay_notice(&self, dispatch: &Dispatch, vertex: VertexId) -> Option<Timestamp> {
+    fn next_delay_notice(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.vertices[vertex];
         let noted = usize::from(vertex_ref.delays_noted());
         if noted > 0 {
-            return self.delay_notices(dispatch, vertex).get(noted).copied();
+            return self.delay_notices(vertex).get(noted).copied();
         }
         let message = &self.messages[vertex_ref.message];
-        let first = dispatch.clause(self, vertex_ref.thread).report_times.iter().min();
+        let first = self.clause(vertex_ref.thread).report_times.iter().min();
         let from = self.messages.aged_from(vertex_ref.message);
         first.map(|age| from + *age).into_iter().chain(message.notice_at()).min()
     }
 
     /// The times at which delay notices of a vertex are due, in ascending order.
-    fn delay_notices(&self, dispatch: &Dispatch, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
+    fn delay_notices(&self, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
         let vertex = &self.vertices[vertex];
         let message = &self.messages[vertex.message];
         let from = self.messages.aged_from(vertex.message);
-        let ages = dispatch.clause(self, vertex.thread).report_times.iter();
+        let ages = self.clause(vertex.thread).report_times.iter();
         let mut times: SmallVec<[Timestamp; 5]> =
             ages.map(|age| from + *age).chain(message.notice_at()).collect();
         times.sort_unstable();
@@ -242,31 +232,20 @@ impl Queue {
     /// Skips the notices about a new message that a former scheduler has given.
     ///
     /// `noted` is the time of the last one, in seconds. The fraction of its second is not known.
-    pub(crate) fn skip_delay_notices(
-        &mut self,
-        dispatch: &Dispatch,
-        message: MessageId,
-        noted: u32,
-    ) {
+    pub(crate) fn skip_delay_notices(&mut self, message: MessageId, noted: u32) {
         const MAX_FRACTION: Duration = Duration::from_nanos(999_999_999);
         let until = Timestamp::from_seconds(noted.into()) + MAX_FRACTION;
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             let noted = self.vertices[vertex].delays_noted();
-            self.count_delay_notices(dispatch, vertex, until);
+            self.count_delay_notices(vertex, until);
             let counted = self.vertices[vertex].delays_noted();
             self.vertices[vertex].set_delays_noted(counted.max(noted));
         }
     }
 
     /// Counts the notices about a vertex up to a time.
-    pub(crate) fn count_delay_notices(
-        &mut self,
-        dispatch: &Dispatch,
-        vertex: VertexId,
-        until: Timestamp,
-    ) {
-        let over =
-            self.delay_notices(dispatch, vertex).iter().filter(|time| **time <= until).count();
+    pub(crate) fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
+        let over = self.delay_notices(vertex).iter().filter(|time| **time <= until).count();
         self.vertices[vertex].set_delays_noted(over as u8);
     }
 
@@ -274,11 +253,11 @@ impl Queue {
     ///
     /// `noted` is the number of notices before. Only the notice of the deadline is owed whatever
     /// NOTIFY says (RFC 2852, section 4.1.4.2), and it is owed once.
-    fn is_deadline_due(&self, dispatch: &Dispatch, vertex: VertexId, noted: usize) -> bool {
+    fn is_deadline_due(&self, vertex: VertexId, noted: usize) -> bool {
         let vertex_ref = &self.vertices[vertex];
         let deadline = self.messages[vertex_ref.message].notice_at();
         let due = noted..usize::from(vertex_ref.delays_noted());
-        let notices = self.delay_notices(dispatch, vertex);
+        let notices = self.delay_notices(vertex);
         let due = notices.get(due).unwrap_or_default();
         deadline.is_some_and(|deadline| due.contains(&deadline))
     }
@@ -286,8 +265,8 @@ impl Queue {
     /// Sets the timer of a thread for the age of a vertex.
     ///
     /// It is no later than the time when that age next matters.
-    pub(crate) fn watch_expiry(&mut self, dispatch: &Dispatch, now: Timestamp, vertex: VertexId) {
-        let Some(deadline) = self.next_age_event(dispatch, vertex) else {
+    pub(crate) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
+        let Some(deadline) = self.next_age_event(vertex) else {
             return;
         };
         let thread = self.vertices[vertex].thread;

@@ -5,7 +5,6 @@
 use crate::Scheduler;
 use crate::action::{Action, Statistics};
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::queue::{Queue, Vertex, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
@@ -32,18 +31,31 @@ impl Scheduler {
         self.queue.change_vertex(vertex, |vertex| vertex.pending -= 1);
         let Vertex { message, thread, pending: left, .. } = self.queue.vertices[vertex];
         self.queue.messages[message].pending -= 1;
-        self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
+        self.queue.adjust_recipients(thread, -1);
         self.cx.counters.recipients_out += 1;
         if !self.admission.partials.is_empty() {
             self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, thread);
         }
         if left == 0 {
-            self.dispatch.end_vertex(&mut self.queue, self.cx.now, vertex);
+            self.queue.end_vertex(self.cx.now, vertex);
         }
     }
 }
 
 impl Queue {
+    /// Takes a vertex out of its message and its thread.
+    ///
+    /// If an agent has it as a job, its number stays taken until that job is over.
+    pub(crate) fn end_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let message = self.vertices[vertex].message;
+        let was_fed = self.vertices[vertex].state == VertexState::Fed;
+        self.messages[message].vertices.remove(&mut self.vertices, vertex);
+        self.set_state(now, vertex, VertexState::Finished);
+        if !was_fed {
+            self.vertices.remove(vertex);
+        }
+    }
+
     /// Counts a recipient that has ended in a final state.
     pub(crate) fn record_final(
         &mut self,
@@ -63,20 +75,5 @@ impl Queue {
             destination: self.threads[vertex.thread].destination.clone(),
         };
         cx.act(Action::Statistics(statistics));
-    }
-}
-
-impl Dispatch {
-    /// Takes a vertex out of its message and its thread.
-    ///
-    /// If an agent has it as a job, its number stays taken until that job is over.
-    pub(crate) fn end_vertex(&mut self, queue: &mut Queue, now: Timestamp, vertex: VertexId) {
-        let message = queue.vertices[vertex].message;
-        let was_fed = queue.vertices[vertex].state == VertexState::Fed;
-        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        self.set_state(queue, now, vertex, VertexState::Finished);
-        if !was_fed {
-            queue.vertices.remove(vertex);
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! ([`unreachable`](crate::queue::unreachable)).
 
 use crate::Scheduler;
-use crate::dispatch::{AgentId, Dispatch};
+use crate::dispatch::AgentId;
 use crate::queue::{Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -118,7 +118,7 @@ impl Scheduler {
         diagnosis: &Rc<Diagnosis>,
     ) {
         let thread = self.queue.vertices[vertex].thread;
-        if !self.queue.deferrals_may_block(&self.dispatch, thread) {
+        if !self.queue.deferrals_may_block(thread) {
             return;
         }
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason);
@@ -149,7 +149,7 @@ impl Scheduler {
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         if vertex_ref.failure_scope() != FailureScope::Unknown
             || known.is_some_and(|known| known.reason.is_firm())
-            || !self.queue.deferrals_may_block(&self.dispatch, thread)
+            || !self.queue.deferrals_may_block(thread)
         {
             return;
         }
@@ -167,8 +167,8 @@ impl Queue {
     ///
     /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
     /// anyway.
-    fn deferrals_may_block(&self, dispatch: &Dispatch, thread: ThreadId) -> bool {
-        let clause = dispatch.clause(self, thread);
+    fn deferrals_may_block(&self, thread: ThreadId) -> bool {
+        let clause = self.clause(thread);
         !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 }

@@ -41,7 +41,7 @@ impl Scheduler {
                 self.notes.write_succeeded(number);
                 self.cx.counters.messages_out += 1;
                 self.overrides.drop_overrides(&self.queue, message);
-                self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
+                self.admission.end_partial(&mut self.queue, message);
                 self.queue.messages.remove(message);
                 self.packet_gone(number);
             }
@@ -78,7 +78,7 @@ impl Scheduler {
         }
         self.notes.write_succeeded(number);
         self.overrides.drop_overrides(&self.queue, message);
-        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
+        self.admission.end_partial(&mut self.queue, message);
         self.sender_reports.forget(message);
         self.queue.messages[message].report = SenderReportState::None;
         self.queue.messages[message].notes = 0;

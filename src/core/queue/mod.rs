@@ -4,11 +4,15 @@ pub mod destination;
 pub mod message;
 pub mod thread;
 pub mod vertex;
+pub mod ring;
+pub mod jobs;
 mod vertex_state;
 pub mod waves;
 
 mod arrival;
 mod thread_of_arrival;
+pub mod backfill;
+mod ring_jobs;
 
 pub mod deferall;
 pub mod deferral;
@@ -29,6 +33,7 @@ pub use destination::Destination;
 pub use host_health::{DeferralCount, FailureScope};
 pub use message::{Message, MessageId, Messages};
 pub use retry::{MIN_HOST_DOWN_WAIT, RetryJump, RetryPosition};
+pub use ring::{Ring, RingId, Rings};
 pub use thread::{ReadyChain, Retry, Thread, ThreadId, Threads};
 pub use unreachable::{Cause, Unreachable, UnreachableReason, UnreachableReport};
 pub use vertex::{AfterJob, Diagnosis, MessageChain, ThreadChain, Vertex, VertexId, VertexState};
@@ -36,6 +41,7 @@ pub use waves::Waves;
 
 use crate::clock_step::LastClockStep;
 use crate::pool::Pool;
+use backfill::Backfill;
 use expiry::ExpiryChecks;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,12 +52,15 @@ pub struct Queue {
     pub messages: Messages,
     pub vertices: Pool<Vertex>,
     pub threads: Threads,
+    pub rings: Rings,
     /// Maximum number of recipients in the unread part of each partial message.
     pub unread: BTreeMap<MessageId, u32>,
     /// Threads with due vertices that are still to be deferred.
     pub deferrals: Deferrals,
     /// Threads with vertices that are still to be checked for expiry.
     pub expiry_checks: ExpiryChecks,
+    /// Threads whose due vertices are still to be enqueued in jobs.
+    pub backfill: Backfill,
     /// The last step of the clock, which some threads may not have applied yet.
     pub clock: LastClockStep,
 }

@@ -41,7 +41,8 @@ impl Scheduler {
     ///
     /// If agents of its ring cannot be started, one is tried now.
     pub(crate) fn wake_on_request(&mut self, thread: ThreadId) {
-        self.dispatch.retry_start_now(&mut self.cx, self.queue.threads[thread].ring);
+        let ring = self.queue.threads[thread].ring;
+        self.dispatch.retry_start_now(&mut self.queue, &mut self.cx, ring);
         self.wake_thread(thread);
     }
 
@@ -60,70 +61,66 @@ impl Scheduler {
         if known.is_some_and(|known| known.until <= self.cx.now) {
             self.dispatch.end_unreachable(&mut self.queue, thread);
         }
-        self.dispatch.make_some_due(&mut self.queue, &self.cx, thread);
+        self.queue.make_some_due(&self.cx, thread);
         self.queue.threads[thread].is_woken = true;
     }
 }
 
 impl Dispatch {
+    fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
+        self.resume_window(queue, thread);
+        queue.threads[thread].retry.unreachable = None;
+        queue.deferrals.remove(&thread);
+    }
+}
+
+impl Queue {
     /// Makes a vertex wait after a try.
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.
-    pub(crate) fn wait_after_try(&mut self, queue: &mut Queue, cx: &mut Context, vertex: VertexId) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(cx, thread);
-        let (due, tolerance) =
-            queue.next_due(self, cx, vertex, queue.vertices[vertex].failure_scope());
-        self.wait_until(queue, cx.now, vertex, due, tolerance);
+    pub(crate) fn wait_after_try(&mut self, cx: &mut Context, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let (due, tolerance) = self.next_due(cx, vertex, self.vertices[vertex].failure_scope());
+        self.wait_until(cx.now, vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
-            let wakeup = queue.threads[thread].waiting.wakeup(queue.vertices[vertex].wave);
-            queue.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
+            let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
+            self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
     }
 
     /// Makes a vertex wait that was not tried.
     ///
     /// Its destination is unreachable, or is tried only on request.
-    pub(crate) fn wait_for_destination(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        vertex: VertexId,
-    ) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(cx, thread);
-        let clause = self.clause(queue, thread);
+    pub(crate) fn wait_for_destination(&mut self, cx: &mut Context, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let clause = self.clause(thread);
         let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
-        let known = queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
-            None if queue_only => Some(queue.next_try_of_host(self, cx, thread)),
+            None if queue_only => Some(self.next_try_of_host(cx, thread)),
             known => Some(known.unwrap_or(cx.now)),
         };
-        let waiting = &mut queue.threads[thread].waiting;
-        queue.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
-        self.set_state(queue, cx.now, vertex, VertexState::Waiting);
+        let waiting = &mut self.threads[thread].waiting;
+        self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
+        self.set_state(cx.now, vertex, VertexState::Waiting);
     }
 
     /// Makes a vertex wait until a time from before.
-    pub(crate) fn resume_wait(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        vertex: VertexId,
-        due: Timestamp,
-    ) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(cx, thread);
-        let clause = self.clause(queue, thread);
+    pub(crate) fn resume_wait(&mut self, cx: &mut Context, vertex: VertexId, due: Timestamp) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let clause = self.clause(thread);
         // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(cx.now + max_wait(clause));
-        let known = queue.threads[thread].retry.unreachable.as_deref();
+        let known = self.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.reason.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
-        queue.vertices[vertex].planned = due.map_or(0, seconds_of);
-        self.wait_until(queue, cx.now, vertex, due, Duration::from_secs(1));
+        self.vertices[vertex].planned = due.map_or(0, seconds_of);
+        self.wait_until(cx.now, vertex, due, Duration::from_secs(1));
     }
 
     /// Makes a vertex wait until a time, or up to `tolerance` less.
@@ -131,40 +128,31 @@ impl Dispatch {
     /// `None` is until a request.
     pub(crate) fn wait_until(
         &mut self,
-        queue: &mut Queue,
         now: Timestamp,
         vertex: VertexId,
         until: Option<Timestamp>,
         tolerance: Duration,
     ) {
-        debug_assert_ne!(queue.vertices[vertex].state, VertexState::Waiting, "it is in a wave");
-        let thread = queue.vertices[vertex].thread;
-        queue.vertices[vertex].wave = queue.threads[thread].waiting.place(until, tolerance, false);
-        self.set_state(queue, now, vertex, VertexState::Waiting);
-    }
-
-    fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
-        self.resume_window(queue, thread);
-        queue.threads[thread].retry.unreachable = None;
-        queue.deferrals.remove(&thread);
+        debug_assert_ne!(self.vertices[vertex].state, VertexState::Waiting, "it is in a wave");
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
+        self.set_state(now, vertex, VertexState::Waiting);
     }
 
     /// Makes waiting vertices due, as far as one turn allows.
     ///
     /// The thread's timer continues.
-    pub(crate) fn make_some_due(&mut self, queue: &mut Queue, cx: &Context, thread: ThreadId) {
-        let thread_ref = &queue.threads[thread];
+    pub(crate) fn make_some_due(&mut self, cx: &Context, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
         // `ageorder` sorts the complete due list. Jobs have an order of their own.
         let ring = &self.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { cx.settings.step() };
-        for vertex in thread_ref.waiting.due(cx.now, count, &queue.vertices) {
-            self.set_state(queue, cx.now, vertex, VertexState::Due);
+        for vertex in thread_ref.waiting.due(cx.now, count, &self.vertices) {
+            self.set_state(cx.now, vertex, VertexState::Due);
         }
     }
-}
 
-impl Queue {
     /// Due time of a deferred vertex, and the tolerance.
     ///
     /// It may be tried earlier with others, within the tolerance.
@@ -172,7 +160,6 @@ impl Queue {
     /// Advances the vertex's own place in `retries`, if that decides.
     pub(crate) fn next_due(
         &mut self,
-        dispatch: &Dispatch,
         cx: &mut Context,
         vertex: VertexId,
         fault: FailureScope,
@@ -184,7 +171,7 @@ impl Queue {
         if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
         }
-        let Some(own) = self.next_try_of(dispatch, cx, vertex) else {
+        let Some(own) = self.next_try_of(cx, vertex) else {
             return (None, Duration::ZERO);
         };
         let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
@@ -194,15 +181,10 @@ impl Queue {
     /// Time of a vertex's own next try, whose place in `retries` advances.
     ///
     /// `None` is only on request.
-    fn next_try_of(
-        &mut self,
-        dispatch: &Dispatch,
-        cx: &mut Context,
-        vertex: VertexId,
-    ) -> Option<Timestamp> {
+    fn next_try_of(&mut self, cx: &mut Context, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &mut self.vertices[vertex];
         let thread_ref = &mut self.threads[vertex_ref.thread];
-        let clause = &dispatch.rings[thread_ref.ring].clause;
+        let clause = &self.rings[thread_ref.ring].clause;
         if clause.is_etrn_only() {
             return None;
         }
@@ -215,14 +197,9 @@ impl Queue {
     /// Time of the next try of an unreachable destination.
     ///
     /// Its place in `retries` advances once, and not again before that time.
-    pub(crate) fn next_try_of_host(
-        &mut self,
-        dispatch: &Dispatch,
-        cx: &mut Context,
-        thread: ThreadId,
-    ) -> Timestamp {
+    pub(crate) fn next_try_of_host(&mut self, cx: &mut Context, thread: ThreadId) -> Timestamp {
         let thread_ref = &mut self.threads[thread];
-        let clause = &dispatch.rings[thread_ref.ring].clause;
+        let clause = &self.rings[thread_ref.ring].clause;
         let Retry { steps, jump, .. } = &mut thread_ref.retry;
         match Timestamp::from_seconds(steps.planned.into()) {
             planned if planned > cx.now => planned,

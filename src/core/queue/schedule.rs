@@ -182,10 +182,10 @@ impl Scheduler {
         self.queue.update_schedule(self.cx.now, message);
         match (was_scheduled, self.queue.messages[message].is_scheduled) {
             (true, false) => {
-                self.dispatch.let_go(&mut self.queue, &mut self.cx, message);
+                self.queue.let_go(&mut self.cx, message);
             }
             (false, true) if !was_kept => {
-                self.dispatch.keep_back(&mut self.queue, self.cx.now, message);
+                self.queue.keep_back(self.cx.now, message);
             }
             _ => {}
         }

@@ -2,12 +2,12 @@
 //!
 //! A thread owns the retry state of its destination. At most `maxthr` agents work on it.
 
+use crate::dispatch::AgentId;
 use crate::dispatch::window::WindowId;
-use crate::dispatch::{AgentId, RingId};
 use crate::list::{Links, List, ListKind};
 use crate::pool::{Id, Pool};
 use crate::queue::{
-    DeferralCount, Destination, RetryJump, RetryPosition, ThreadChain, Unreachable, Vertex,
+    DeferralCount, Destination, RetryJump, RetryPosition, RingId, ThreadChain, Unreachable, Vertex,
     VertexId, VertexState, Waves,
 };
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::dispatch::{Dispatch, RingId};
-use crate::queue::{Destination, Queue, Thread, ThreadId};
+use crate::dispatch::Dispatch;
+use crate::queue::{Destination, Queue, RingId, Thread, ThreadId};
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
@@ -30,24 +30,27 @@ impl Scheduler {
     /// The ring is that of the present configuration.
     pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
         let clause = self.cx.config.select_or_default(channel, host);
-        let (ring, is_new) = self.dispatch.rings.find_or_insert(&clause, channel, host);
+        let (ring, is_new) = self.queue.rings.find_or_insert(&clause, channel, host);
+        if is_new {
+            self.dispatch.of_rings.insert(ring);
+        }
         if is_new && !self.overrides.limits.is_empty() {
-            self.dispatch.apply_limits_to_ring(&self.overrides, ring);
+            self.queue.apply_limits_to_ring(&self.overrides, ring);
         }
         ring
     }
 
     pub(crate) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
-        let threads = &mut self.dispatch.rings[ring].threads;
+        let threads = &mut self.queue.rings[ring].threads;
         self.queue.threads[thread].ring = ring;
         self.queue.threads[thread].ring_slot = threads.len();
         threads.push(thread);
-        self.dispatch.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
-        self.dispatch.enqueue_due(&self.queue, &self.cx, thread);
-        self.dispatch.reapply_limits_to_ring(&self.overrides, ring);
+        self.queue.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
+        self.queue.enqueue_due(&self.cx, thread);
+        self.queue.reapply_limits_to_ring(&self.overrides, ring);
         // Overrides are rare.
         if !self.overrides.is_empty() {
-            self.queue.update_hold(&self.dispatch, &self.overrides, thread);
+            self.queue.update_hold(&self.overrides, thread);
             self.overrides.apply_limits_to_thread(&mut self.queue, thread);
         }
         self.join_window(thread);
@@ -64,41 +67,48 @@ impl Scheduler {
         self.queue.deferrals.remove(&thread);
         self.queue.expiry_checks.remove(&thread);
         self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
-        self.dispatch.leave_ring(&mut self.queue, thread);
+        self.dispatch.unready(&mut self.queue, thread);
+        self.queue.leave_ring(thread);
         self.queue.threads.remove(thread);
     }
 }
 
 impl Admission {
     /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring(&mut self, dispatch: &mut Dispatch, cx: &mut Context, ring: RingId) {
+    pub(crate) fn drop_ring(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        cx: &mut Context,
+        ring: RingId,
+    ) {
         dispatch.leave_waitlist(ring);
         dispatch.end_suspension(cx, ring);
         self.partials.drop_ring(ring);
-        dispatch.rings.remove(ring);
+        queue.rings.remove(ring);
     }
 }
 
-impl Dispatch {
-    /// Changes the number of recipients of a thread and its ring.
-    pub(crate) fn adjust_recipients(&mut self, queue: &mut Queue, thread: ThreadId, more: i64) {
-        let thread = &mut queue.threads[thread];
-        thread.recipients = (i64::from(thread.recipients) + more) as u32;
-        let ring = &mut self.rings[thread.ring];
-        ring.recipients = (ring.recipients as i64 + more) as u64;
-    }
-
-    pub(crate) fn leave_ring(&mut self, queue: &mut Queue, thread: ThreadId) {
-        self.unready(queue, thread);
-        self.drop_entries(queue, thread);
-        let (ring, slot) = (queue.threads[thread].ring, queue.threads[thread].ring_slot);
-        self.rings[ring].recipients -= u64::from(queue.threads[thread].recipients);
+impl Queue {
+    /// Removes a thread, which is not ready, from its ring.
+    pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
+        self.drop_entries(thread);
+        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
         let threads = &mut self.rings[ring].threads;
         threads.swap_remove(slot);
         if let Some(moved) = threads.get(slot) {
-            queue.threads.pool_mut()[*moved].ring_slot = slot;
+            self.threads.pool_mut()[*moved].ring_slot = slot;
         }
         // If it was the last one, the ring is removed.
-        self.serve_later(ring);
+        self.rings.mark(ring);
+    }
+
+    /// Changes the number of recipients of a thread and its ring.
+    pub(crate) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
     }
 }

@@ -75,7 +75,7 @@ impl Scheduler {
         let is_firm = former.is_some_and(|former| former.reason.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > self.cx.now);
         let until = planned
-            .unwrap_or_else(|| self.queue.next_try_of_host(&self.dispatch, &mut self.cx, thread))
+            .unwrap_or_else(|| self.queue.next_try_of_host(&mut self.cx, thread))
             .max(known.until);
         self.learned.revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
@@ -102,7 +102,7 @@ impl Scheduler {
         retry.unreachable = None;
         self.learned.revision += 1;
         if self.queue.threads[thread].waiting.wake_for_destination(self.cx.now) {
-            self.dispatch.make_some_due(&mut self.queue, &self.cx, thread);
+            self.queue.make_some_due(&self.cx, thread);
         }
     }
 }

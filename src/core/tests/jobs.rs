@@ -305,14 +305,14 @@ fn reload_enqueues_large_thread_in_steps() {
     world.handle(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
     world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order });
-    assert!(!world.core.dispatch.backfill.is_empty());
+    assert!(!world.core.queue.backfill.is_empty());
     for _ in 0..500 {
         turn(&mut world);
         world.handle(Event::Tick);
     }
     assert_eq!(turn(&mut world), 5 + 208);
     assert_eq!(world.core.queue.threads.len(), 0);
-    assert!(world.core.dispatch.backfill.is_empty());
+    assert!(world.core.queue.backfill.is_empty());
 }
 
 /// The wait of a thread with very many entries ends, and they become due in steps.

@@ -51,7 +51,7 @@ fn load_again(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
 
 fn window(world: &World) -> usize {
     let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-    world.core.dispatch.window_size(&world.core.queue.threads[thread])
+    world.core.dispatch.window_size(&world.core.queue, &world.core.queue.threads[thread])
 }
 
 /// A second scheduler on the same spool.

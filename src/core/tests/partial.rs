@@ -94,7 +94,10 @@ fn deferall_for_unloaded_recipient_counts_against_window() {
     world.agent_line(agent, "1/500\tsmtp; x\x01delayed\x014.4.1\tdeferall not in memory");
     world.hungry(agent);
     let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
-    assert_eq!(world.core.dispatch.window_size(&world.core.queue.threads[thread]), 1);
+    assert_eq!(
+        world.core.dispatch.window_size(&world.core.queue, &world.core.queue.threads[thread]),
+        1
+    );
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn is_sweeping(world: &World) -> bool {
 fn is_settled(world: &World, number: u64) -> bool {
     let thread = world.core.queue.threads.find(b"c", format!("h{number}.test").as_bytes());
     let thread = &world.core.queue.threads[thread.expect("it is queued")];
-    !world.core.dispatch.rings[thread.ring].is_retired
+    !world.core.queue.rings[thread.ring].is_retired
 }
 
 /// Delivers all jobs of an agent, including those it gets then. Returns their number.

@@ -44,7 +44,7 @@ fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
     let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
     let whys = world.core.view().why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
-    (world.core.dispatch.window_size(&world.core.queue.threads[thread]), words)
+    (world.core.dispatch.window_size(&world.core.queue, &world.core.queue.threads[thread]), words)
 }
 
 #[test]

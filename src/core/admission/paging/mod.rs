@@ -183,7 +183,7 @@ impl Admission {
         known.sort_unstable_by_key(|vertex| vertex.key());
         let ends = vertices.iter().filter_map(|vertex| match queue.vertices[*vertex].state {
             VertexState::Due => Some(cx.now),
-            _ => queue.next_work_time(dispatch, *vertex),
+            _ => queue.next_work_time(*vertex),
         });
         let until = ends.min();
         let record = PagedMessage {
@@ -214,9 +214,9 @@ impl Admission {
         self.keep_retry(queue, dispatch, cx, thread, until);
         let pending = queue.vertices[vertex].pending;
         queue.messages[message].pending -= pending;
-        dispatch.adjust_recipients(queue, thread, -i64::from(pending));
+        queue.adjust_recipients(thread, -i64::from(pending));
         queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        dispatch.set_state(queue, cx.now, vertex, VertexState::Finished);
+        queue.set_state(cx.now, vertex, VertexState::Finished);
         queue.vertices.remove(vertex);
     }
 
@@ -248,11 +248,7 @@ impl Queue {
     /// The next time at which a waiting vertex needs work.
     ///
     /// `None` is only on request.
-    pub(crate) fn next_work_time(
-        &self,
-        dispatch: &Dispatch,
-        vertex: VertexId,
-    ) -> Option<Timestamp> {
+    pub(crate) fn next_work_time(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.vertices[vertex];
         if vertex_ref.state == VertexState::Held {
             return self.messages.schedules.next_change_of(vertex_ref.message);
@@ -260,7 +256,7 @@ impl Queue {
         let thread = &self.threads[vertex_ref.thread];
         let wakeup =
             thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
-        let deadline = self.next_age_event(dispatch, vertex);
+        let deadline = self.next_age_event(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
 

@@ -139,7 +139,7 @@ impl Queue {
         if let Some(size) = window.filter(|_| dispatch.is_alone_in_window(self, thread)) {
             dispatch.restore_window(self, thread, size);
         }
-        let on_request = dispatch.rings[self.threads[thread].ring].clause.is_etrn_only();
+        let on_request = self.rings[self.threads[thread].ring].clause.is_etrn_only();
         let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
         self.threads[thread].retry = retry;
         if is_over || on_request {

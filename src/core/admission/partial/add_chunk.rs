@@ -3,7 +3,6 @@
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
@@ -42,11 +41,11 @@ impl Scheduler {
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(message, &arrival);
         if let Some(noted) = arrival.delay_noted {
-            self.queue.skip_delay_notices(&self.dispatch, message, noted);
+            self.queue.skip_delay_notices(message, noted);
         }
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
-                self.dispatch.enqueue_vertex(&self.queue, self.cx.now, vertex);
+                self.queue.enqueue_vertex(self.cx.now, vertex);
             }
         }
         self.end_chunk(message);
@@ -67,8 +66,7 @@ impl Scheduler {
         for group in &arrival.groups {
             let thread = self.thread_for(&group.channel, &group.host);
             // Packets are separate vertices: an agent gets the recipients of a packet with its job.
-            let has_packets =
-                self.dispatch.rings[self.queue.threads[thread].ring].clause.packet > 0;
+            let has_packets = self.queue.rings[self.queue.threads[thread].ring].clause.packet > 0;
             let whole =
                 vertices.get(&thread).filter(|vertex| !self.queue.vertices[**vertex].is_part());
             let whole = whole.filter(|vertex| {
@@ -77,12 +75,7 @@ impl Scheduler {
                 !has_packets || self.queue.vertices[**vertex].state == VertexState::Fed
             });
             match whole {
-                Some(vertex) => self.dispatch.extend_vertex(
-                    &mut self.queue,
-                    &mut self.cx,
-                    *vertex,
-                    &group.offsets,
-                ),
+                Some(vertex) => self.queue.extend_vertex(&mut self.cx, *vertex, &group.offsets),
                 None => {
                     let vertex = self.queue_group(message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
@@ -96,24 +89,18 @@ impl Scheduler {
     }
 }
 
-impl Dispatch {
-    fn extend_vertex(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        vertex: VertexId,
-        offsets: &[u32],
-    ) {
-        let Vertex { message, thread, .. } = queue.vertices[vertex];
-        let count = queue.vertices[vertex].recipients.extend(offsets);
-        queue.change_vertex(vertex, |vertex| vertex.pending += count);
+impl Queue {
+    fn extend_vertex(&mut self, cx: &mut Context, vertex: VertexId, offsets: &[u32]) {
+        let Vertex { message, thread, .. } = self.vertices[vertex];
+        let count = self.vertices[vertex].recipients.extend(offsets);
+        self.change_vertex(vertex, |vertex| vertex.pending += count);
         cx.counters.recipients_in += u64::from(count);
-        queue.messages[message].pending += count;
-        self.adjust_recipients(queue, thread, i64::from(count));
-        if queue.vertices[vertex].state == VertexState::Finished && count > 0 {
+        self.messages[message].pending += count;
+        self.adjust_recipients(thread, i64::from(count));
+        if self.vertices[vertex].state == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
-            queue.messages[message].vertices.push_back(&mut queue.vertices, vertex);
-            self.set_state(queue, cx.now, vertex, VertexState::Fed);
+            self.messages[message].vertices.push_back(&mut self.vertices, vertex);
+            self.set_state(cx.now, vertex, VertexState::Fed);
         }
     }
 }

@@ -42,9 +42,8 @@ use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
 use crate::context::Context;
-use crate::dispatch::{Dispatch, RingId};
 use crate::outcome::sender_reports::SenderReportState;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageId, Queue, RingId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -159,12 +158,26 @@ impl Scheduler {
                 self.admission.partials.jobs.extend(jobs);
             }
         }
-        self.dispatch.expect_entries(&self.queue, &self.admission, message);
+        self.queue.expect_entries(&self.admission, message);
         self.apply_removal_order(message);
     }
 }
 
 impl Queue {
+    /// Sets the number of unread recipients in a message's jobs.
+    fn expect_entries(&mut self, admission: &Admission, message: MessageId) {
+        let unread = self.max_unread(message);
+        let Some(partial) = admission.partials.partial.get(&message) else {
+            return;
+        };
+        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
+        for ring in rings {
+            if let Some(jobs) = &mut self.rings[*ring].jobs {
+                jobs.expect(message, unread);
+            }
+        }
+    }
+
     /// Returns true if a message is partial.
     fn is_partial(&self, message: MessageId) -> bool {
         self.messages[message].is_partial
@@ -204,18 +217,13 @@ impl Admission {
     }
 
     /// Ends partial loading: the message is whole, or gone.
-    pub(crate) fn end_partial(
-        &mut self,
-        queue: &mut Queue,
-        dispatch: &mut Dispatch,
-        message: MessageId,
-    ) {
+    pub(crate) fn end_partial(&mut self, queue: &mut Queue, message: MessageId) {
         self.remove_from_readers(message);
         queue.messages[message].is_partial = false;
         queue.unread.remove(&message);
         if let Some(partial) = self.partials.partial.remove(&message) {
             self.partials.chunks_being_read -= partial.reading.unwrap_or_default() as usize;
-            self.return_reserve(dispatch, message, &partial.extra);
+            self.return_reserve(queue, message, &partial.extra);
         }
     }
 
@@ -269,22 +277,6 @@ impl Admission {
                 i64::MAX => left,
                 _ => left + step,
             });
-        }
-    }
-}
-
-impl Dispatch {
-    /// Sets the number of unread recipients in a message's jobs.
-    fn expect_entries(&mut self, queue: &Queue, admission: &Admission, message: MessageId) {
-        let unread = queue.max_unread(message);
-        let Some(partial) = admission.partials.partial.get(&message) else {
-            return;
-        };
-        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
-        for ring in rings {
-            if let Some(jobs) = &mut self.rings[*ring].jobs {
-                jobs.expect(message, unread);
-            }
         }
     }
 }

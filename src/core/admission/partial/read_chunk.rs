@@ -38,14 +38,14 @@ impl Scheduler {
         let (mut limit, mut delay) = (self.queue.max_unread(message), Duration::MAX);
         let mut usual = 0;
         for ring in &partial.rings {
-            let Some(ring_ref) = self.dispatch.rings.get(*ring) else {
+            let Some(ring_ref) = self.queue.rings.get(*ring) else {
                 continue;
             };
             limit = limit.min(ring_ref.clause.refill_limit);
             delay = delay.min(ring_ref.clause.refill_delay);
             // The first message of a ring gets all of its room.
             if self.admission.partials.first_of(*ring) == Some(message) {
-                usual += self.admission.pools(&self.queue, &self.dispatch, *ring).usual;
+                usual += self.admission.pools(&self.queue, *ring).usual;
             }
         }
         let pending = self.queue.messages[message].pending as usize;

@@ -29,7 +29,7 @@ impl Scheduler {
         if self.has_expired(vertex) {
             return;
         }
-        let until = self.queue.next_work_time(&self.dispatch, vertex);
+        let until = self.queue.next_work_time(vertex);
         let (record, message) =
             (self.admission.paged_record(&self.queue, vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
@@ -50,7 +50,7 @@ impl Scheduler {
         let until = match (partial.restarts, partial.left) {
             (true, _) => Some(self.cx.now),
             (false, None) => {
-                return self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
+                return self.admission.end_partial(&mut self.queue, message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
@@ -65,7 +65,7 @@ impl Scheduler {
             is_scheduled: false,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
-        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
+        self.admission.end_partial(&mut self.queue, message);
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
         self.cx.act(Action::PageOut { name, until, record: Box::new(record) });

@@ -101,7 +101,7 @@ impl Admission {
     ) {
         let (message, thread) = (queue.vertices[job].message, queue.vertices[job].thread);
         let (step, planned) = (queue.vertices[job].step, queue.vertices[job].planned);
-        let (due, _) = queue.next_due(dispatch, cx, job, FailureScope::of(&diagnosis.notary));
+        let (due, _) = queue.next_due(cx, job, FailureScope::of(&diagnosis.notary));
         self.keep_retry(queue, dispatch, cx, thread, due);
         let text = self.paging.keep_text(diagnosis);
         let vertex = &mut queue.vertices[job];

@@ -60,7 +60,7 @@ impl Scheduler {
             DeliverySignal::Answer => self.window_host_answered(thread, window),
             DeliverySignal::Failure => self.host_failed(thread, window, cause),
         }
-        if self.dispatch.clause(&self.queue, thread).flow.debug {
+        if self.queue.clause(thread).flow.debug {
             let window = &self.dispatch.windows[window];
             let destination = &self.queue.threads[thread].destination;
             let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
@@ -73,9 +73,9 @@ impl Scheduler {
     fn window_host_answered(&mut self, thread: ThreadId, window: WindowId) {
         let (initial, limit) = (
             self.dispatch.initial_window(&self.queue, thread),
-            self.dispatch.max_thread(&self.queue.threads[thread]),
+            self.queue.max_thread(&self.queue.threads[thread]),
         );
-        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
+        let flow = &self.queue.rings[self.queue.threads[thread].ring].clause.flow;
         let Window { feedback, is_probing, agents, .. } = &mut self.dispatch.windows[window];
         if std::mem::take(is_probing) {
             // The host answers. The window starts at its initial size, so that the host is not
@@ -89,7 +89,7 @@ impl Scheduler {
     }
 
     fn host_failed(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
-        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
+        let flow = &self.queue.rings[self.queue.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.tolerates_deferall() {
             return;
@@ -125,7 +125,7 @@ impl Scheduler {
         self.start_round(window, MemberAction::Suspend);
         let destination = &self.queue.threads[thread].destination;
         let seconds = until.since(self.cx.now).as_secs();
-        let location = &self.dispatch.clause(&self.queue, thread).location;
+        let location = &self.queue.clause(thread).location;
         let said = said.as_ref().map_or(String::new(), |said| {
             let shown = &said.message[..said.message.len().min(MAX_SAID_LEN)];
             format!(": {}", String::from_utf8_lossy(shown))

@@ -31,7 +31,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
-use zsched_config::Flow;
 use zsched_format::time::Timestamp;
 
 pub use delivery_signal::DeliverySignal;
@@ -231,7 +230,7 @@ impl std::ops::IndexMut<WindowId> for Windows {
 impl Scheduler {
     /// Puts a thread into the window of its clause, if any.
     pub(crate) fn join_window(&mut self, thread: ThreadId) {
-        let flow = self.dispatch.flow(&self.queue, thread);
+        let flow = self.queue.flow(thread);
         if !flow.is_controlled() {
             return self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
         }
@@ -379,22 +378,17 @@ impl Dispatch {
         assert_eq!(members, threads, "threads in windows");
     }
 
-    /// The flow settings in the clause of a thread.
-    pub(crate) fn flow(&self, queue: &Queue, thread: ThreadId) -> &Flow {
-        &self.rings[queue.threads[thread].ring].clause.flow
-    }
-
     /// Initial size of a thread's window, in agents.
     pub(crate) fn initial_window(&self, queue: &Queue, thread: ThreadId) -> u32 {
-        let most = self.max_thread(&queue.threads[thread]);
-        self.flow(queue, thread).initial.map_or(most, |initial| initial.min(most))
+        let most = queue.max_thread(&queue.threads[thread]);
+        queue.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
     /// Updates the limit of a thread in its window from its clause.
     fn refresh_limit(&mut self, queue: &Queue, id: WindowId, thread: ThreadId) {
-        let flow = self.flow(queue, thread);
+        let flow = queue.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
-        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&queue.threads[thread]) };
+        let limit = if flow.delay.is_some() { 1 } else { queue.max_thread(&queue.threads[thread]) };
         let window = &self.windows[id];
         if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
             let window = &mut self.windows[id];
@@ -410,14 +404,14 @@ impl Dispatch {
         let window = &self.windows[queue.threads[thread].window?];
         let size = window.feedback.concurrency;
         let is_learned =
-            self.flow(queue, thread).has_feedback() && size != self.initial_window(queue, thread);
+            queue.flow(thread).has_feedback() && size != self.initial_window(queue, thread);
         is_learned.then_some(size)
     }
 
     /// Restores the size of a window from learned state.
     pub(crate) fn restore_window(&mut self, queue: &Queue, thread: ThreadId, size: u32) {
-        let most = self.max_thread(&queue.threads[thread]);
-        let has_feedback = self.flow(queue, thread).has_feedback();
+        let most = queue.max_thread(&queue.threads[thread]);
+        let has_feedback = queue.flow(thread).has_feedback();
         if let Some(window) = queue.threads[thread].window.filter(|_| has_feedback) {
             self.windows[window].feedback = Feedback::new(size.min(most));
         }
@@ -429,8 +423,8 @@ impl Dispatch {
     }
 
     /// Present size of a thread's window, in agents.
-    pub(crate) fn window_size(&self, thread: &Thread) -> usize {
-        self.windows.of(thread).map_or_else(|| self.max_thread(thread) as usize, Window::size)
+    pub(crate) fn window_size(&self, queue: &Queue, thread: &Thread) -> usize {
+        self.windows.of(thread).map_or_else(|| queue.max_thread(thread) as usize, Window::size)
     }
 
     /// Makes threads of a window ready, as far as there is room.
@@ -459,7 +453,7 @@ impl Dispatch {
         let window = &mut self.windows[id];
         window.waiting.remove(&thread);
         window.ready.insert(thread);
-        self.make_ready(queue, thread);
+        queue.make_ready(thread);
     }
 
     /// Returns true if a thread waits for room in its window.

@@ -88,7 +88,7 @@ impl Dispatch {
         if self.windows[window].pace.is_paused() {
             return false;
         }
-        let Flow { rate, delay, .. } = self.clause(queue, thread).flow;
+        let Flow { rate, delay, .. } = queue.clause(thread).flow;
         if delay.is_some() {
             self.set_pause(cx, window, Pause::Delivery);
         } else if let Some(rate) = rate {
@@ -119,7 +119,7 @@ impl Dispatch {
         cx: &mut Context,
         thread: ThreadId,
     ) {
-        let delay = self.clause(queue, thread).flow.delay;
+        let delay = queue.clause(thread).flow.delay;
         if let Some(window) = queue.threads[thread].window
             && self.windows[window].pace.pause == Pause::Delivery
         {

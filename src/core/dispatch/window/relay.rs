@@ -62,7 +62,7 @@ fn relay_of(notary: &[u8]) -> Option<&[u8]> {
 impl Scheduler {
     /// Learns the relay of a thread from a report.
     pub(crate) fn learn_relay_of_report(&mut self, thread: ThreadId, notary: &[u8]) {
-        if self.dispatch.flow(&self.queue, thread).key.is_some()
+        if self.queue.flow(thread).key.is_some()
             && let Some(relay) = relay_of(notary)
         {
             self.set_relay(thread, relay);
@@ -85,7 +85,7 @@ impl Dispatch {
     /// Known relay of a thread, if its clause has a `window-key`.
     pub(crate) fn learned_relay(&self, queue: &Queue, thread: ThreadId) -> Option<&[u8]> {
         let relay = self.windows.relays.of(&queue.threads[thread].destination);
-        relay.filter(|_| self.flow(queue, thread).key.is_some())
+        relay.filter(|_| queue.flow(thread).key.is_some())
     }
 }
 

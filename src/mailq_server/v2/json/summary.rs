@@ -22,7 +22,7 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let (mut undelivered, mut undelivered_threads) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
-            context.scheduler.view().ring(ring).into_iter().for_each(|ring| warnings.add(ring));
+            warnings.add(context.scheduler, ring);
         }
         if rings.len() > 0 {
             return Step::More;

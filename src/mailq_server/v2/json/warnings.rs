@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::v2::task::{NoticedStep, SessionContext};
-use zsched_core::view::{Ring, Thread};
+use zsched_core::view::{RingId, Thread};
 use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::printable::count;
 use zsched_format::time::ClockStep;
@@ -23,24 +23,26 @@ pub(super) struct Warnings {
 
 impl Warnings {
     /// Adds a ring that has mail, and no agent for it.
-    pub(super) fn add(&mut self, ring: &Ring) {
+    pub(super) fn add(&mut self, scheduler: &Scheduler, id: RingId) {
+        let Some(ring) = scheduler.view().ring(id) else { return };
         let destinations = ring.threads.len();
         if destinations == 0 {
             return;
         }
         let (pattern, line) = (ring.pattern(), &ring.clause.location);
-        let sentence = match (&ring.clause.command, &ring.starts.failure) {
-            (None, _) => format!(
-                "no command for {pattern} ({line}): mail for {} stays queued",
-                count(destinations as u64, "destination")
-            ),
-            (_, Some(failure)) => format!(
-                "no agent of {pattern} ({line}) works after {}: the last one {}",
-                count(failure.count.into(), "start"),
-                text(failure.reason.as_bytes())
-            ),
-            (Some(_), None) => return,
-        };
+        let sentence =
+            match (&ring.clause.command, &scheduler.view().ring_agents(id).starts.failure) {
+                (None, _) => format!(
+                    "no command for {pattern} ({line}): mail for {} stays queued",
+                    count(destinations as u64, "destination")
+                ),
+                (_, Some(failure)) => format!(
+                    "no agent of {pattern} ({line}) works after {}: the last one {}",
+                    count(failure.count.into(), "start"),
+                    text(failure.reason.as_bytes())
+                ),
+                (Some(_), None) => return,
+            };
         match self.sentences.len() < MAX_NAMED {
             true => self.sentences.push(sentence),
             false => self.others += 1,
@@ -51,7 +53,7 @@ impl Warnings {
     pub(super) fn add_thread(&mut self, scheduler: &Scheduler, thread: &Thread) {
         let unreachable = thread.retry.unreachable.as_deref();
         // A ring without any agent has a sentence of its own.
-        let has_agents = scheduler.view().ring_of(thread).starts.failure.is_none();
+        let has_agents = scheduler.view().ring_agents(thread.ring).starts.failure.is_none();
         let Some(known) = unreachable.filter(|_| has_agents) else {
             return;
         };

@@ -14,18 +14,15 @@
 //!    arrives for, or whose timer expires, moves at once.
 //!
 //! The many due vertices of a large thread are enqueued in a ring with jobs in several steps
-//! ([`crate::reload::backfill`]). They are removed from the jobs of the old ring at once.
+//! ([`crate::queue::backfill`]). They are removed from the jobs of the old ring at once.
 //!
 //! So a thread in a retired ring is one that has not moved yet. It has no agent, and until it
 //! moves, its retry and expiry follow its old clause.
 
-pub mod backfill;
-
 use crate::Scheduler;
 use crate::context::Context;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, RingId};
-use crate::queue::ThreadId;
-use crate::reload::backfill::Backfill;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch};
+use crate::queue::{Queue, RingId, ThreadId};
 use crate::sweep::SweptChange;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,15 +37,16 @@ const MAX_THREADS_EXAMINED: usize = 8;
 impl Scheduler {
     pub(super) fn apply_config(&mut self, config: Rc<Config>) {
         self.cx.config = config;
-        self.dispatch.rings.retire_all();
+        self.queue.rings.retire_all();
+        self.dispatch.of_rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
-        self.dispatch.backfill = Backfill::default();
+        self.queue.backfill.clear();
         self.dispatch.clear_waitlists();
         for (ring, agents) in self.dispatch.agents_of_rings() {
             self.find_successor_ring(ring, &agents);
         }
         self.settle_threads_at_work();
-        self.dispatch.end_retired(&mut self.cx);
+        self.dispatch.end_retired(&self.queue, &mut self.cx);
         self.start_sweep(SweptChange::Configuration);
         self.reconsider_jobs();
     }
@@ -56,22 +54,19 @@ impl Scheduler {
     /// Finds a new ring for the agents of a retired one.
     fn find_successor_ring(&mut self, old: RingId, agents: &[AgentId]) {
         let served = agents.iter().filter_map(|agent| self.dispatch.agents[*agent].thread);
-        let threads = served
-            .chain(self.dispatch.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
+        let threads =
+            served.chain(self.queue.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
         let of_ring = |thread: &ThreadId| self.queue.threads[*thread].ring == old;
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
             // This does not remove the old ring, because it has agents.
             self.reassign_ring(thread);
             let new = self.queue.threads[thread].ring;
-            let is_free = self.dispatch.rings[new].agents == 0;
+            let is_free = self.dispatch.of_rings[new].count == 0;
             if is_free
-                && has_same_process(
-                    &self.dispatch.rings[old].clause,
-                    &self.dispatch.rings[new].clause,
-                )
+                && has_same_process(&self.queue.rings[old].clause, &self.queue.rings[new].clause)
             {
-                return self.dispatch.move_agents(&mut self.cx, old, new, agents);
+                return self.dispatch.move_agents(&mut self.queue, &mut self.cx, old, new, agents);
             }
         }
     }
@@ -88,26 +83,27 @@ impl Scheduler {
     pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
         self.queue.apply_clock_step(&mut self.cx, thread);
         let old = self.queue.threads[thread].ring;
-        if !self.dispatch.rings[old].is_retired {
+        if !self.queue.rings[old].is_retired {
             return;
         }
         let destination = self.queue.threads[thread].destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
-        self.dispatch.leave_ring(&mut self.queue, thread);
+        self.dispatch.unready(&mut self.queue, thread);
+        self.queue.leave_ring(thread);
         self.join_ring(thread, new);
-        let clause = &self.dispatch.rings[new].clause;
-        if has_other_ages(&self.dispatch.rings[old].clause, clause) {
+        let clause = &self.queue.rings[new].clause;
+        if has_other_ages(&self.queue.rings[old].clause, clause) {
             self.queue.threads[thread].expiry_check = Some(self.cx.now);
         }
-        if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
+        if self.queue.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
             self.queue.deferrals.remove(&thread);
         }
-        let clause = &self.dispatch.rings[new].clause;
+        let clause = &self.queue.rings[new].clause;
         if clause.is_etrn_only() {
             self.queue.threads[thread].retry.unreachable = None;
             self.queue.threads[thread].waiting.set_all(None);
-        } else if self.dispatch.rings[old].clause.is_etrn_only() {
-            let next = self.queue.next_try_of_host(&self.dispatch, &mut self.cx, thread);
+        } else if self.queue.rings[old].clause.is_etrn_only() {
+            let next = self.queue.next_try_of_host(&mut self.cx, thread);
             self.queue.threads[thread].waiting.set_all(Some(next));
             self.queue.threads[thread].waiting.wake_for_destination(self.cx.now);
         }
@@ -116,24 +112,31 @@ impl Scheduler {
 
 impl Dispatch {
     /// Moves all agents of a ring to another one that has none.
-    fn move_agents(&mut self, cx: &mut Context, old: RingId, new: RingId, agents: &[AgentId]) {
-        self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
-        self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
+    fn move_agents(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        old: RingId,
+        new: RingId,
+        agents: &[AgentId],
+    ) {
+        self.of_rings[new].count = std::mem::take(&mut self.of_rings[old].count);
+        self.of_rings[new].idle = std::mem::take(&mut self.of_rings[old].idle);
         // A new configuration ends a suspension.
         self.end_suspension(cx, old);
-        self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
+        self.of_rings[new].starts = std::mem::take(&mut self.of_rings[old].starts);
         for agent in agents {
             self.agents[*agent].ring = new;
             // The timeout of the new clause may be shorter.
             self.agents.mark(*agent);
         }
-        self.serve_later(old);
+        queue.rings.mark(old);
     }
 
     /// Ends the idle agents of retired rings.
-    fn end_retired(&mut self, cx: &mut Context) {
+    fn end_retired(&mut self, queue: &Queue, cx: &mut Context) {
         let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state(), AgentState::Idle(_)) && self.rings[agent.ring].is_retired
+            matches!(agent.state(), AgentState::Idle(_)) && queue.rings[agent.ring].is_retired
         };
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
