@@ -33,6 +33,8 @@ pub struct Context {
     /// When the core must be called again.
     pub timers: Timers,
     pub counters: Counters,
+    /// Grows with each change of what the next process should know ([`crate::learned`]).
+    pub learned_revision: u64,
     // For people; no decision depends on it.
     #[serde(skip)]
     pub recent: RecentCounters,
@@ -68,6 +70,7 @@ impl Context {
             random: fastrand::Rng::with_seed(settings.seed),
             timers: Timers::default(),
             counters: Counters::default(),
+            learned_revision: 0,
             recent: RecentCounters::default(),
             actions: VecDeque::new(),
             settings,

@@ -189,7 +189,7 @@ impl Scheduler {
             Event::OverridesStored { ticket, outcome } => {
                 self.orders.overrides_stored(&mut self.cx, ticket, outcome)
             }
-            Event::Drain => self.drain(),
+            Event::Drain => self.dispatch.drain(&mut self.cx),
             Event::ClockSet(step) => self.clock_set(step),
             Event::Tick => self.tick(),
             Event::Subscribed(has_subscribers) => self.cx.has_subscribers = has_subscribers,

@@ -22,6 +22,7 @@ use crate::Scheduler;
 #[cfg(doc)]
 use crate::dispatch::Dispatch;
 use crate::dispatch::Resource;
+use crate::queue::RingId;
 use crate::queue::ThreadId;
 
 impl Scheduler {
@@ -40,14 +41,21 @@ impl Scheduler {
             while let Some(message) = self.queue.messages.next_changed() {
                 self.settle_message(message);
             }
-            if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
-                self.give_work(agent);
+            let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
+            if let Some(agent) = self.dispatch.free_agent.take() {
+                self.dispatch.give_other_work(queue, admission, cx, agent);
+            } else if let Some(ring) = self.dispatch.next_ring.take() {
+                self.dispatch.assign_agent(queue, admission, cx, ring);
+            } else if let Some(pass) = self.dispatch.waitlist_pass.take() {
+                self.dispatch.continue_waitlist_pass(queue, admission, cx, pass);
+            } else if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
+                self.dispatch.give_work(queue, cx, agent);
             } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
-                self.retry_waitlists();
-            } else if is_new_second && self.queue.rings.has_changed() {
+                self.dispatch.retry_waitlists();
+            } else if is_new_second && queue.rings.has_changed() {
                 is_new_second = false;
-                self.retry_waitlists();
-            } else if let Some(ring) = self.queue.rings.next_changed() {
+                self.dispatch.retry_waitlists();
+            } else if let Some(ring) = queue.rings.next_changed() {
                 self.settle_ring(ring);
             } else {
                 self.settle_jobs();
@@ -84,5 +92,14 @@ impl Scheduler {
         }
         self.dispatch.update_readiness(&mut self.queue, &self.cx, thread);
         self.queue.threads.settled(thread);
+    }
+
+    /// Serves a ring, or removes it if it has neither threads nor agents.
+    fn settle_ring(&mut self, ring: RingId) {
+        let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
+        match queue.rings[ring].threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
+            true => admission.drop_ring(queue, &mut self.dispatch, cx, ring),
+            false => self.dispatch.assign_agent(queue, admission, cx, ring),
+        }
     }
 }

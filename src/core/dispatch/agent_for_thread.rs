@@ -1,14 +1,15 @@
 //! Assignment of agents to threads.
 //!
 //! A thread gets an idle agent of its ring, a new one, or a refusal with the reason. Begin with
-//! `assign_agents`. Which ring is served first: `agent_waitlist`, `fair_share`.
+//! `assign_agent`. Which ring is served first: `agent_waitlist`, `fair_share`.
 
+use crate::Settings;
 use crate::action::Action;
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource};
 use crate::queue::{Queue, Ring, RingId, ThreadId};
 use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use zsched_config::MailPriority;
@@ -24,50 +25,40 @@ pub struct ForkRate {
     started: u32,
 }
 
-impl Scheduler {
-    /// Serves a ring, or removes it if it has neither threads nor agents.
-    pub(crate) fn settle_ring(&mut self, ring: RingId) {
-        match self.queue.rings[ring].threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
-            true => {
-                self.admission.drop_ring(&mut self.queue, &mut self.dispatch, &mut self.cx, ring)
-            }
-            false => self.assign_agents(ring),
-        }
-    }
-
-    /// Assigns agents to the ready threads of a ring, as far as the limits allow.
-    pub(crate) fn assign_agents(&mut self, ring: RingId) {
-        if self.queue.rings[ring].is_retired {
-            return;
-        }
-        self.dispatch.of_rings[ring].refusal = None;
-        if self.queue.rings[ring].clause.mail_priority == MailPriority::Held {
-            self.dispatch.of_rings[ring].refusal = Some(Refusal::PriorityHeld);
-            return;
-        }
-        loop {
-            // An agent that was assigned before may have changed what is ready.
-            self.settle_threads();
-            let Some(thread) = self.queue.next_ready(ring) else {
-                return;
-            };
-            if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
-                self.reuse_agent(agent, thread);
-            } else if let Err(refusal) =
-                self.dispatch.check_start_limits(&self.queue, &self.cx, ring)
-            {
-                self.dispatch.record_refusal(&self.queue, &mut self.cx, ring, refusal);
-                return;
-            } else {
-                self.dispatch.start_agent(&mut self.queue, &mut self.cx, ring, thread);
-                // One at a time, so that rings take turns.
-                return self.queue.rings.mark(ring);
-            }
-        }
-    }
-}
-
 impl Dispatch {
+    /// Assigns an agent to the first ready thread of a ring, if the limits allow it.
+    ///
+    /// The ring is served again after that: other threads may be ready then.
+    pub(crate) fn assign_agent(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        ring: RingId,
+    ) {
+        if queue.rings[ring].is_retired {
+            return;
+        }
+        self.of_rings[ring].refusal = None;
+        if queue.rings[ring].clause.mail_priority == MailPriority::Held {
+            self.of_rings[ring].refusal = Some(Refusal::PriorityHeld);
+            return;
+        }
+        let Some(thread) = queue.next_ready(ring) else {
+            return;
+        };
+        if let Some(agent) = self.take_idle(queue, ring, thread) {
+            self.reuse_agent(queue, admission, cx, agent, thread);
+            self.next_ring = Some(ring);
+        } else if let Err(refusal) = self.check_start_limits(queue, cx, ring) {
+            self.record_refusal(queue, cx, ring, refusal);
+        } else {
+            self.start_agent(queue, cx, ring, thread);
+            // One at a time, so that rings take turns.
+            queue.rings.mark(ring);
+        }
+    }
+
     /// Adds a thread to the ready threads of its ring or window, or removes it.
     pub(crate) fn update_readiness(&mut self, queue: &mut Queue, cx: &Context, thread: ThreadId) {
         let thread_ref = &queue.threads[thread];

@@ -7,7 +7,8 @@
 //! step between its priority and the usual one. It keeps that place on every waitlist until it gets
 //! an agent. So only rings that were refused less than nine time shares after a ring overtake it.
 
-use crate::Scheduler;
+use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dispatch::fair_share::RING_TIME_SHARE;
 use crate::query::why::MAX_COUNTED;
@@ -20,10 +21,10 @@ use std::time::Duration;
 use zsched_format::priority;
 use zsched_format::time::{ClockStep, Timestamp};
 
-/// Maximum number of rings that try again in one call.
+/// Maximum number of rings that try again in one pass.
 ///
 /// More are needed only if rings move from one waitlist to another.
-const MAX_RINGS_PER_CALL: usize = 1000;
+const MAX_RINGS_PER_PASS: usize = 1000;
 
 /// The resource that the rings of a waitlist need.
 ///
@@ -97,30 +98,51 @@ pub(crate) fn queue_time_of(ring: &Ring, since: Timestamp) -> Timestamp {
     priority::sort_key_with_step(since, ring.clause.mail_priority.level(), RING_TIME_SHARE)
 }
 
-impl Scheduler {
-    /// Tries again to serve rings on waitlists, one after the other.
-    ///
-    /// Each list continues until one of its rings is refused again.
-    pub(crate) fn retry_waitlists(&mut self) {
-        let mut left = MAX_RINGS_PER_CALL;
-        let mut refused = Vec::new();
-        while left > 0
-            && let Some((waitlist, ring)) = self.dispatch.waitlists.pop(&refused)
-        {
-            left -= 1;
-            self.dispatch.of_rings[ring].waitlist = None;
-            self.assign_agents(ring);
-            if self.dispatch.of_rings[ring].waitlist.as_ref() == Some(&waitlist) {
-                refused.push(waitlist);
-            }
-        }
-        if left == 0 {
-            self.cx.timers.add(self.cx.now + Duration::from_millis(1), Timer::ForkRate);
-        }
-    }
+/// A pass over the waitlists, whose rings try again one after the other.
+///
+/// Each list continues until one of its rings is refused again.
+pub(crate) struct WaitlistPass {
+    /// Number of rings that may still be tried.
+    left: usize,
+    /// Waitlists of which a ring was refused.
+    refused: Vec<Resource>,
+    /// The ring that was tried last, and its waitlist.
+    last: Option<(RingId, Resource)>,
 }
 
 impl Dispatch {
+    /// Begins a pass over the waitlists.
+    pub(crate) fn retry_waitlists(&mut self) {
+        let pass = WaitlistPass { left: MAX_RINGS_PER_PASS, refused: Vec::new(), last: None };
+        self.waitlist_pass = Some(pass);
+    }
+
+    /// Tries to serve the next ring of a pass over the waitlists.
+    pub(crate) fn continue_waitlist_pass(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        mut pass: WaitlistPass,
+    ) {
+        if let Some((ring, waitlist)) = pass.last.take()
+            && self.of_rings[ring].waitlist.as_ref() == Some(&waitlist)
+        {
+            pass.refused.push(waitlist);
+        }
+        if pass.left == 0 {
+            return cx.timers.add(cx.now + Duration::from_millis(1), Timer::ForkRate);
+        }
+        let Some((waitlist, ring)) = self.waitlists.pop(&pass.refused) else {
+            return;
+        };
+        self.of_rings[ring].waitlist = None;
+        self.assign_agent(queue, admission, cx, ring);
+        pass.last = Some((ring, waitlist));
+        pass.left -= 1;
+        self.waitlist_pass = Some(pass);
+    }
+
     /// Adds a ring to a waitlist, unless it is on it already.
     pub(super) fn join_waitlist(
         &mut self,

@@ -8,6 +8,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::admission::Admission;
 use crate::context::Context;
 use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::fair_share::next_burst;
@@ -28,6 +29,13 @@ use zsched_format::time::Timestamp;
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 /// Maximum number of vertices from which `job-order=random` chooses.
 const MAX_RANDOM_CHOICES: usize = 32;
+
+/// A hungry agent that has left its thread, and gets another one.
+pub(crate) struct FreeAgent {
+    agent: AgentId,
+    former: Option<ThreadId>,
+    burst: usize,
+}
 
 impl Scheduler {
     pub(crate) fn agent_said(&mut self, agent: AgentId, line: &[u8]) {
@@ -104,7 +112,9 @@ impl Scheduler {
                 let message = self.queue.vertices[vertex].message;
                 self.admission.request_reread(&mut self.queue, &mut self.cx, message);
             }
-            false => self.record_failed_job(agent, vertex),
+            false => {
+                self.queue.record_failed_job(&mut self.cx, self.dispatch.agents[agent].pid, vertex)
+            }
         }
         self.defer(vertex, Queue::wait_after_try);
     }
@@ -117,9 +127,8 @@ impl Scheduler {
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let cause = match heard {
                 DeliverySignal::Failure => self.queue.cause(
-                    &self.dispatch,
                     self.cx.now,
-                    agent,
+                    agent_ref.pid,
                     vertex,
                     self.queue.vertices[vertex].diagnosis.clone(),
                 ),
@@ -135,86 +144,101 @@ impl Scheduler {
             true => self.queue.set_state(self.cx.now, vertex, VertexState::Held),
             false => wait(&mut self.queue, &mut self.cx, vertex),
         }
-        self.learned.revision += 1;
+        self.cx.learned_revision += 1;
         if !self.apply_after_job(vertex) {
             self.expire_or_watch(vertex);
         }
     }
+}
 
+impl Dispatch {
     /// Gives work to a hungry agent: its next job is chosen here.
-    pub(crate) fn give_work(&mut self, agent: AgentId) {
-        if self.dispatch.gets_no_more_work(&self.queue, &self.cx, agent)
-            || self.dispatch.yields_place(&self.queue, &self.cx, agent)
-        {
-            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
-            self.dispatch.retire_agent(&mut self.cx, agent);
+    pub(crate) fn give_work(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+        if self.gets_no_more_work(queue, cx, agent) || self.yields_place(queue, cx, agent) {
+            self.detach(queue, cx, agent);
+            self.retire_agent(cx, agent);
             return;
         }
-        let agent_ref = &self.dispatch.agents[agent];
-        let ring = agent_ref.ring;
+        let agent_ref = &self.agents[agent];
+        let ring = &queue.rings[agent_ref.ring];
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
-                let most = self.queue.rings[ring].clause.overfeed as usize + 1;
-                next_burst(agent_ref.burst, self.cx.now.since(fed_at), most)
+                let most = ring.clause.overfeed as usize + 1;
+                next_burst(agent_ref.burst, cx.now.since(fed_at), most)
             }
             _ => 1,
         };
-        let jobs_left = self.dispatch.jobs_left(&self.queue, agent_ref);
+        let jobs_left = self.jobs_left(queue, agent_ref);
         let burst = jobs_left.map_or(burst, |left| burst.min(left as usize));
-        if self.queue.rings[ring].jobs.is_some() {
-            let former = agent_ref.thread;
-            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
-            self.settle_threads();
-            if !self.feed_next(agent, former, burst) {
-                self.dispatch.send_idle(&mut self.cx, agent);
+        let former = agent_ref.thread;
+        if ring.jobs.is_none()
+            && let Some(thread) = former
+            && self.may_keep_thread(queue, cx.now, agent, thread)
+            && self.feed(queue, cx, agent, thread, burst)
+        {
+            return;
+        }
+        self.detach(queue, cx, agent);
+        self.free_agent = Some(FreeAgent { agent, former, burst });
+    }
+
+    /// Gives another thread to an agent that has left its own, or sends it to the pool.
+    pub(crate) fn give_other_work(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        FreeAgent { agent, former, burst }: FreeAgent,
+    ) {
+        let ring = &queue.rings[self.agents[agent].ring];
+        if ring.jobs.is_some() {
+            if !self.feed_next(queue, admission, cx, agent, former, burst) {
+                self.send_idle(cx, agent);
             }
             return;
         }
-        if let Some(thread) = agent_ref.thread {
-            let stays = self.dispatch.may_keep_thread(&self.queue, self.cx.now, agent, thread);
-            if stays && self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, burst) {
-                return;
+        let queue_only = ring.clause.queue_only;
+        match queue.next_ready(self.agents[agent].ring) {
+            Some(thread) if !queue_only => {
+                self.attach(queue, cx, agent, thread);
+                self.feed(queue, cx, agent, thread, 1);
             }
-            self.dispatch.detach(&mut self.queue, &mut self.cx, agent);
-            self.settle_threads();
-        }
-        match self.queue.next_ready(ring) {
-            Some(thread) if !self.queue.rings[ring].clause.queue_only => {
-                self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
-                self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, 1);
-            }
-            _ => self.dispatch.send_idle(&mut self.cx, agent),
+            _ => self.send_idle(cx, agent),
         }
     }
 
     /// Gives work to an idle agent.
-    pub(crate) fn reuse_agent(&mut self, agent: AgentId, thread: ThreadId) {
-        self.dispatch.agents.set_state(agent, AgentState::Starting);
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.cx.now;
-        if self.queue.rings[agent_ref.ring].jobs.is_some() {
-            self.feed_next(agent, Some(thread), 1);
+    pub(crate) fn reuse_agent(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        agent: AgentId,
+        thread: ThreadId,
+    ) {
+        self.agents.set_state(agent, AgentState::Starting);
+        let agent_ref = &mut self.agents[agent];
+        agent_ref.progress_at = cx.now;
+        if queue.rings[agent_ref.ring].jobs.is_some() {
+            self.feed_next(queue, admission, cx, agent, Some(thread), 1);
         } else {
-            self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
-            self.dispatch.feed(&mut self.queue, &mut self.cx, agent, thread, 1);
+            self.attach(queue, cx, agent, thread);
+            self.feed(queue, cx, agent, thread, 1);
         }
     }
 
-    pub(crate) fn drain(&mut self) {
-        if std::mem::replace(&mut self.cx.is_draining, true) {
+    /// Tells all agents to end.
+    pub(crate) fn drain(&mut self, cx: &mut Context) {
+        if std::mem::replace(&mut cx.is_draining, true) {
             return;
         }
-        let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
-        alive
-            .into_iter()
-            .for_each(|agent| self.dispatch.stop_agent(&mut self.cx, agent, StopMode::Quit));
+        alive.into_iter().for_each(|agent| self.stop_agent(cx, agent, StopMode::Quit));
     }
-}
 
-impl Dispatch {
     /// Parks an agent for which there is no work.
     pub(crate) fn send_idle(&mut self, cx: &mut Context, agent: AgentId) {
         self.agents.set_state(agent, AgentState::Parking);

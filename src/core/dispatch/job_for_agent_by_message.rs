@@ -4,12 +4,15 @@
 //! that thread until it is hungry again. It gets several entries at once only if they are the
 //! ring's next anyway.
 
-use crate::Scheduler;
+use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::AgentId;
+use crate::dispatch::Dispatch;
+use crate::queue::Queue;
 use crate::queue::jobs::Entry;
 use crate::queue::{RingId, ThreadId};
 
-impl Scheduler {
+impl Dispatch {
     /// Feeds an agent without a thread the next entry of its ring.
     ///
     /// Returns true if there was one.
@@ -19,54 +22,62 @@ impl Scheduler {
     /// open.
     pub(crate) fn feed_next(
         &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
         agent: AgentId,
         former: Option<ThreadId>,
         burst: usize,
     ) -> bool {
-        let ring = self.dispatch.agents[agent].ring;
-        let Some((thread, first)) = self.select_next(ring, former, None) else {
+        let ring = self.agents[agent].ring;
+        let Some((thread, first)) = queue.select_next(admission, cx, ring, former, None) else {
             return false;
         };
-        let flow = self.queue.flow(thread);
+        let flow = queue.flow(thread);
         let burst = if flow.rate.is_some() || flow.delay.is_some() { 1 } else { burst };
         let mut chosen = vec![first];
         while chosen.len() < burst
-            && let Some((_, next)) = self.select_next(ring, Some(thread), Some(thread))
+            && let Some((_, next)) =
+                queue.select_next(admission, cx, ring, Some(thread), Some(thread))
         {
             chosen.push(next);
         }
-        self.dispatch.agents.start_burst(agent, self.cx.now, chosen.len());
-        self.dispatch.attach(&mut self.queue, &mut self.cx, agent, thread);
+        self.agents.start_burst(agent, cx.now, chosen.len());
+        self.attach(queue, cx, agent, thread);
         for vertex in chosen {
-            if self.dispatch.may_start_delivery(&self.queue, &mut self.cx, agent, thread) {
-                self.dispatch.feed_one(&mut self.queue, &mut self.cx, agent, vertex);
+            if self.may_start_delivery(queue, cx, agent, thread) {
+                self.feed_one(queue, cx, agent, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
-                self.queue.enqueue_vertex(self.cx.now, vertex);
+                queue.enqueue_vertex(cx.now, vertex);
             }
         }
         true
     }
+}
 
+impl Queue {
     /// Takes the next entry of a ring.
     ///
     /// If `must` names a thread, the entry must be in it.
     fn select_next(
         &mut self,
+        admission: &mut Admission,
+        cx: &mut Context,
         ring: RingId,
         preferred: Option<ThreadId>,
         must: Option<ThreadId>,
     ) -> Option<Entry> {
-        let jobs = self.queue.rings[ring].jobs.as_deref_mut()?;
-        let (thread, vertex) = jobs.choose(self.cx.now, preferred)?;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let (thread, vertex) = jobs.choose(cx.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
-            self.admission.has_preempted(&mut self.queue, &mut self.cx, ring, message);
+            admission.has_preempted(self, cx, ring, message);
         }
         if must.is_some_and(|must| must != thread) {
             return None;
         }
-        let message = self.queue.vertices[vertex].message;
-        let jobs = self.queue.rings[ring].jobs.as_deref_mut()?;
+        let message = self.vertices[vertex].message;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
         jobs.select(message, thread, vertex);
         Some((thread, vertex))
     }

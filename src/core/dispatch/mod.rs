@@ -26,7 +26,10 @@ pub use agent::{Agent, AgentId, AgentState, Agents, Owed};
 pub use agent_waitlist::{AgentWaitlists, Resource, Waitlist, WaitlistPosition};
 pub use ring_agents::{AgentsOfRings, Refusal, RingAgents};
 
+use crate::queue::RingId;
 use agent_for_thread::ForkRate;
+use agent_waitlist::WaitlistPass;
+use job_for_agent::FreeAgent;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use window::Windows;
@@ -41,6 +44,15 @@ pub struct Dispatch {
     /// Agents that asked for work in this event.
     #[serde(skip)]
     pub hungry_agents: VecDeque<AgentId>,
+    /// The agent that gets another thread next.
+    #[serde(skip)]
+    pub free_agent: Option<FreeAgent>,
+    /// The ring that is served again next, because it has got one of its idle agents.
+    #[serde(skip)]
+    pub next_ring: Option<RingId>,
+    /// The pass over the waitlists that is under way.
+    #[serde(skip)]
+    pub waitlist_pass: Option<WaitlistPass>,
     /// Rings that wait for an agent, because a limit is reached that rings share.
     pub waitlists: AgentWaitlists,
     pub fork_rate: ForkRate,

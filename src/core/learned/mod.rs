@@ -122,8 +122,6 @@ pub struct LearnedVertex {
 pub struct LearnedState {
     /// State that the former process left, until the initial scan is loaded.
     pub(crate) unclaimed: Option<Unclaimed>,
-    /// Grows with each change of what is learned.
-    pub(crate) revision: u64,
 }
 
 impl LearnedState {
@@ -271,7 +269,7 @@ impl Scheduler {
 impl<'s> View<'s> {
     /// Revision of the learned state: it grows with each change.
     pub fn learned_revision(self) -> u64 {
-        self.core.learned.revision
+        self.core.cx.learned_revision
     }
 
     fn learned_thread(self, id: ThreadId) -> Option<LearnedThread> {

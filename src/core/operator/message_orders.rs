@@ -147,7 +147,8 @@ impl Scheduler {
         for vertex in vertices {
             let offsets = self.queue.vertices[*vertex].recipients.pending();
             let text = format!("{text} by {by}");
-            self.record_status(
+            self.queue.status(
+                &mut self.cx,
                 *vertex,
                 StatusChange::without_attempt(&offsets, verdict, text.as_bytes()),
             );

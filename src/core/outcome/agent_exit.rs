@@ -133,7 +133,7 @@ impl Scheduler {
             reason: UnreachableReason::AgentsDie,
             cause: Some(Rc::new(cause)),
         };
-        self.block_thread(thread, known, DeferralNote::AgentsDie(diagnosis));
+        self.queue.block_thread(&mut self.cx, thread, known, DeferralNote::AgentsDie(diagnosis));
     }
 }
 

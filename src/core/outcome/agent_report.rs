@@ -60,12 +60,22 @@ impl Scheduler {
             | ReportStatus::Error2 => self.recipient_ended(recipient, report),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
                 let diagnosis = diagnosis_of(report);
-                self.recipient_deferred(agent, recipient.vertex(), &diagnosis);
+                self.queue.recipient_deferred(
+                    &mut self.cx,
+                    self.dispatch.agents[agent].pid,
+                    recipient.vertex(),
+                    &diagnosis,
+                );
                 self.record_deferral(recipient, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
                 // Its diagnosis is also that of the loaded recipients.
-                self.destination_deferred(agent, recipient.vertex(), report);
+                self.queue.destination_deferred(
+                    &mut self.cx,
+                    self.dispatch.agents[agent].pid,
+                    recipient.vertex(),
+                    report,
+                );
                 if let ReportedRecipient::Unloaded(job) = recipient {
                     self.admission.defer_unloaded(
                         &mut self.queue,
@@ -213,7 +223,7 @@ impl Scheduler {
                 report.offset,
             );
         }
-        self.host_answered(self.queue.vertices[vertex].thread);
+        self.queue.host_answered(&mut self.cx, self.queue.vertices[vertex].thread);
     }
 
     /// Logs a report without a known result; an earlier diagnosis stays.

@@ -105,7 +105,8 @@ impl Scheduler {
             let mut gone = self.queue.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.record_status(
+            self.queue.status(
+                &mut self.cx,
                 vertex,
                 StatusChange::without_attempt(&gone, StatusVerdict::FinishedElsewhere, text),
             );

@@ -60,11 +60,6 @@ impl Scheduler {
             notary: report.notary,
             text: report.text(),
         };
-        self.record_status(vertex, change);
-    }
-
-    /// Emits a record of recipients whose state has changed.
-    pub(crate) fn record_status(&mut self, vertex: VertexId, change: StatusChange<'_>) {
         self.queue.status(&mut self.cx, vertex, change);
     }
 }

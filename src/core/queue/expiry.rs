@@ -156,7 +156,8 @@ impl Scheduler {
         let last = diagnosis.map_or(&b""[..], |diagnosis| &diagnosis.notary);
         let notary = expiry_notary(&format!("{what} after {age}"), last, tried);
         let verdict = StatusVerdict::Expired;
-        self.record_status(
+        self.queue.status(
+            &mut self.cx,
             vertex,
             StatusChange {
                 offsets: &offsets,

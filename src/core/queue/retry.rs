@@ -56,7 +56,7 @@ impl Scheduler {
 
     /// Processes a wake-up of a thread or its destination.
     pub(crate) fn wake_waves(&mut self, thread: ThreadId) {
-        self.learned.revision += 1;
+        self.cx.learned_revision += 1;
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
         if known.is_some_and(|known| known.until <= self.cx.now) {
             self.dispatch.end_unreachable(&mut self.queue, thread);

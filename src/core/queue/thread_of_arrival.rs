@@ -60,7 +60,7 @@ impl Scheduler {
     pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
         self.admission.keep_removed_thread(&mut self.queue, &self.dispatch, &mut self.cx, thread);
         let thread_ref = &mut self.queue.threads[thread];
-        self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
+        self.cx.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
         let is_shifted = self.queue.is_shifted(thread);
         self.cx.timers.change_thread(thread, is_shifted, [timer, None]);

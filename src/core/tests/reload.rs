@@ -247,7 +247,7 @@ fn wakeup_moves_thread_to_new_clause() {
     for thread in threads.into_iter().skip(LATE as usize - 20) {
         let reason = UnreachableReason::HostDown;
         let known = Unreachable { until: world.now, reason, cause: None };
-        world.core.block_thread(thread, known, DeferralNote::None);
+        world.core.queue.block_thread(&mut world.core.cx, thread, known, DeferralNote::None);
     }
     // The late ones wake up before the sweep reaches them.
     world.now += Duration::from_secs(60);

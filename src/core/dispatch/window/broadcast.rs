@@ -81,7 +81,7 @@ impl Scheduler {
         match action {
             MemberAction::Suspend => {
                 if let Some(known) = self.dispatch.windows[window].suspension() {
-                    self.defer_thread(member, known);
+                    self.queue.defer_thread(&mut self.cx, member, known);
                 }
             }
             MemberAction::Wake => {

@@ -116,7 +116,11 @@ impl Scheduler {
         self.dispatch.windows[window].feedback = Feedback::new(initial);
         let reason = UnreachableReason::Dead;
         let said = cause.as_ref().and_then(|report| report.diagnosis.clone());
-        self.defer_thread(thread, Unreachable { until, reason, cause: cause.clone() });
+        self.queue.defer_thread(
+            &mut self.cx,
+            thread,
+            Unreachable { until, reason, cause: cause.clone() },
+        );
         // The others are tried at the time of the thread that was tried.
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
@@ -140,7 +144,7 @@ impl Scheduler {
         let window = self.dispatch.windows.of(&self.queue.threads[thread]);
         let known = window.and_then(|window| window.suspension());
         if let Some(known) = known.filter(|known| known.until > self.cx.now) {
-            self.block_thread(thread, known, DeferralNote::None);
+            self.queue.block_thread(&mut self.cx, thread, known, DeferralNote::None);
         }
     }
 }
