@@ -35,6 +35,7 @@ impl Scheduler {
             while let Some(agent) = self.dispatch.agents.next_changed() {
                 self.dispatch.settle_agent(&mut self.queue, &mut self.cx, agent);
             }
+            self.begin_window_rounds();
             if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
                 self.settle_threads();
             }

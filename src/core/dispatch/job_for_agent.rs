@@ -86,7 +86,7 @@ impl Scheduler {
     /// Ends a job: what is not finished waits for its next try.
     fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
         self.packet_tried(self.queue.vertices[vertex].message);
-        self.update_window(agent, vertex);
+        self.dispatch.update_window(&mut self.queue, &mut self.cx, agent, vertex);
         let found_nothing = std::mem::take(&mut self.dispatch.agents[agent].found_nothing);
         if !self.queue.release_job(vertex) {
             return;
@@ -119,25 +119,6 @@ impl Scheduler {
         self.defer(vertex, Queue::wait_after_try);
     }
 
-    /// Reports the outcome of a delivery to the window of its thread.
-    fn update_window(&mut self, agent: AgentId, vertex: VertexId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
-        let heard = std::mem::take(&mut agent_ref.signal);
-        let has_window = |thread: &ThreadId| self.queue.threads[*thread].window.is_some();
-        if let Some(thread) = agent_ref.thread.filter(has_window) {
-            let cause = match heard {
-                DeliverySignal::Failure => self.queue.cause(
-                    self.cx.now,
-                    agent_ref.pid,
-                    vertex,
-                    self.queue.vertices[vertex].diagnosis.clone(),
-                ),
-                _ => None,
-            };
-            self.delivery_ended(thread, heard, cause);
-        }
-    }
-
     /// Makes a vertex wait that an agent has given back, by `wait`.
     pub(crate) fn defer(&mut self, vertex: VertexId, wait: fn(&mut Queue, &mut Context, VertexId)) {
         match self.queue.messages[self.queue.vertices[vertex].message].is_kept() {
@@ -152,6 +133,31 @@ impl Scheduler {
 }
 
 impl Dispatch {
+    /// Reports the outcome of a delivery to the window of its thread.
+    fn update_window(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        agent: AgentId,
+        vertex: VertexId,
+    ) {
+        let agent_ref = &mut self.agents[agent];
+        let heard = std::mem::take(&mut agent_ref.signal);
+        let has_window = |thread: &ThreadId| queue.threads[*thread].window.is_some();
+        if let Some(thread) = agent_ref.thread.filter(has_window) {
+            let cause = match heard {
+                DeliverySignal::Failure => queue.cause(
+                    cx.now,
+                    agent_ref.pid,
+                    vertex,
+                    queue.vertices[vertex].diagnosis.clone(),
+                ),
+                _ => None,
+            };
+            self.delivery_ended(queue, cx, thread, heard, cause);
+        }
+    }
+
     /// Gives work to a hungry agent: its next job is chosen here.
     pub(crate) fn give_work(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         if self.gets_no_more_work(queue, cx, agent) || self.yields_place(queue, cx, agent) {

@@ -223,7 +223,7 @@ impl Scheduler {
             return;
         };
         if let Some(relay) = &learned.relay {
-            self.set_relay(thread, relay.as_bytes());
+            self.dispatch.set_relay(&mut self.queue, &mut self.cx, thread, relay.as_bytes());
         }
         if let Some(size) = learned.window {
             self.dispatch.restore_window(&self.queue, thread, size);

@@ -52,7 +52,13 @@ impl Scheduler {
         }
         self.reclaim_jobs(&agent_ref, end);
         if let Some(thread) = agent_ref.thread {
-            self.delivery_ended(thread, agent_ref.signal, None);
+            self.dispatch.delivery_ended(
+                &mut self.queue,
+                &mut self.cx,
+                thread,
+                agent_ref.signal,
+                None,
+            );
             let keep_dying = self.queue.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(thread, &agent_ref, end);

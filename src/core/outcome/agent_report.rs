@@ -51,7 +51,13 @@ impl Scheduler {
             return self.log_about_agent(agent, Level::Info, text);
         };
         self.count_report(agent, recipient, report);
-        self.status_of_report(agent, recipient.vertex(), report);
+        self.dispatch.status_of_report(
+            &mut self.queue,
+            &mut self.cx,
+            agent,
+            recipient.vertex(),
+            report,
+        );
         match report.status {
             ReportStatus::Ok
             | ReportStatus::Ok2
@@ -116,7 +122,7 @@ impl Scheduler {
             _ if is_loaded && agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
             _ => {}
         }
-        self.learn_relay_of_report(thread, report.notary);
+        self.dispatch.learn_relay_of_report(&mut self.queue, &mut self.cx, thread, report.notary);
         self.queue.count_attempt(vertex);
         if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
             self.queue.watch_expiry(self.cx.now, vertex);

@@ -6,9 +6,9 @@
 //! control file, so it must still be there when the line is composed. No records are made if there
 //! is neither a status log nor a subscriber.
 
-use crate::Scheduler;
 use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
 use crate::context::Context;
+use crate::dispatch::Dispatch;
 use crate::dispatch::{Agent, AgentId};
 use crate::queue::{Queue, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -35,32 +35,6 @@ impl<'a> StatusChange<'a> {
         text: &'a [u8],
     ) -> StatusChange<'a> {
         StatusChange { offsets, verdict, attempt: None, notary: b"", text }
-    }
-}
-
-impl Scheduler {
-    /// Emits a record of an agent's report about a recipient.
-    pub(crate) fn status_of_report(
-        &mut self,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let agent = &self.dispatch.agents[agent];
-        let mut attempt = present_attempt(agent);
-        if agent.jobs().next() != Some(vertex) {
-            attempt.began =
-                Timestamp::from_seconds(i64::from(self.queue.vertices[vertex].last_fed));
-        }
-        let (verdict, offsets) = (StatusVerdict::Report(report.status), [report.offset]);
-        let change = StatusChange {
-            offsets: &offsets,
-            verdict,
-            attempt: Some(attempt),
-            notary: report.notary,
-            text: report.text(),
-        };
-        self.queue.status(&mut self.cx, vertex, change);
     }
 }
 
@@ -127,4 +101,31 @@ pub(crate) fn present_attempt(agent: &Agent) -> Attempt {
 
 fn cut(text: &[u8]) -> Box<[u8]> {
     text[..text.len().min(MAX_STATUS_TEXT_LEN)].into()
+}
+
+impl Dispatch {
+    /// Emits a record of an agent's report about a recipient.
+    pub(crate) fn status_of_report(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let agent = &self.agents[agent];
+        let mut attempt = present_attempt(agent);
+        if agent.jobs().next() != Some(vertex) {
+            attempt.began = Timestamp::from_seconds(i64::from(queue.vertices[vertex].last_fed));
+        }
+        let (verdict, offsets) = (StatusVerdict::Report(report.status), [report.offset]);
+        let change = StatusChange {
+            offsets: &offsets,
+            verdict,
+            attempt: Some(attempt),
+            notary: report.notary,
+            text: report.text(),
+        };
+        queue.status(cx, vertex, change);
+    }
 }

@@ -21,7 +21,7 @@ impl Scheduler {
         self.queue.restore_paged_thread(&mut self.dispatch, &self.admission, self.cx.now, thread);
         self.restore_thread(thread);
         // The restored state does not include a window that has died since.
-        self.wait_with_window(thread);
+        self.dispatch.wait_with_window(&mut self.queue, &mut self.cx, thread);
         thread
     }
 
@@ -53,7 +53,7 @@ impl Scheduler {
             self.queue.update_hold(&self.overrides, thread);
             self.overrides.apply_limits_to_thread(&mut self.queue, thread);
         }
-        self.join_window(thread);
+        self.dispatch.join_window(&mut self.queue, &mut self.cx, thread);
     }
 
     /// Removes a thread that has neither vertices nor agents.

@@ -33,15 +33,11 @@ pub struct MemberRound {
 }
 
 impl Scheduler {
-    /// Starts an action for all members of a window.
-    ///
-    /// The first of them are processed at once.
-    ///
-    /// An action that was under way is dropped.
-    pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
-        self.dispatch.windows[window].round = Some(MemberRound { action, last: None });
-        self.dispatch.windows.rounds.insert(window);
-        self.continue_round(window, self.cx.settings.step());
+    /// Processes the first members of windows whose actions have started in this event.
+    pub(crate) fn begin_window_rounds(&mut self) {
+        while let Some(window) = self.dispatch.windows.started.pop_front() {
+            self.continue_round(window, self.cx.settings.step());
+        }
     }
 
     /// Continues the action of the first window.
@@ -95,6 +91,15 @@ impl Scheduler {
 }
 
 impl Dispatch {
+    /// Starts an action for all members of a window.
+    ///
+    /// An action that was under way is dropped.
+    pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
+        self.windows[window].round = Some(MemberRound { action, last: None });
+        self.windows.rounds.insert(window);
+        self.windows.started.push_back(window);
+    }
+
     /// Ends the action of a window, complete or not.
     pub(crate) fn end_round(&mut self, window: WindowId) {
         self.windows[window].round = None;

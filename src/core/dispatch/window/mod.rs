@@ -19,7 +19,6 @@ mod pace;
 mod relay;
 mod window_reason;
 
-use crate::Scheduler;
 use crate::context::Context;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
@@ -150,6 +149,9 @@ pub struct Windows {
     by_name: HashMap<Rc<[u8]>, WindowId>,
     /// Windows with an action for all members that is not complete.
     pub rounds: BTreeSet<WindowId>,
+    /// Those whose action has started in this event.
+    #[serde(skip)]
+    pub started: VecDeque<WindowId>,
     /// The relay of each destination.
     pub relays: Relays,
     // Empty between two events.
@@ -227,32 +229,30 @@ impl std::ops::IndexMut<WindowId> for Windows {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Puts a thread into the window of its clause, if any.
-    pub(crate) fn join_window(&mut self, thread: ThreadId) {
-        let flow = self.queue.flow(thread);
+    pub(crate) fn join_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
+        let flow = queue.flow(thread);
         if !flow.is_controlled() {
-            return self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
+            return self.leave_window(queue, cx, thread);
         }
-        let destination = &self.queue.threads[thread].destination;
-        let relay = self.dispatch.windows.relays.of(destination);
+        let destination = &queue.threads[thread].destination;
+        let relay = self.windows.relays.of(destination);
         let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
-        let present = self.dispatch.windows.of(&self.queue.threads[thread]);
+        let present = self.windows.of(&queue.threads[thread]);
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
-        self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
-        let initial = self.dispatch.initial_window(&self.queue, thread);
-        let window = self.dispatch.windows.find_or_insert(name, initial);
-        let agents = self.queue.threads[thread].agents.len() as u32;
-        self.dispatch.windows[window].agents += agents;
-        self.queue.threads[thread].window = Some(window);
-        self.dispatch.refresh_limit(&self.queue, window, thread);
-        self.wait_with_window(thread);
+        self.leave_window(queue, cx, thread);
+        let initial = self.initial_window(queue, thread);
+        let window = self.windows.find_or_insert(name, initial);
+        let agents = queue.threads[thread].agents.len() as u32;
+        self.windows[window].agents += agents;
+        queue.threads[thread].window = Some(window);
+        self.refresh_limit(queue, window, thread);
+        self.wait_with_window(queue, cx, thread);
     }
-}
 
-impl Dispatch {
     /// Removes a thread from its window, if it has one.
     pub(crate) fn leave_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
         let Some(id) = queue.threads[thread].window.take() else {
