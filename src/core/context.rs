@@ -1,6 +1,7 @@
 //! What every decision depends on besides the mail, and where decisions go.
 
 use crate::action::Action;
+use crate::operator::order::OrderTicket;
 use crate::recent::RecentCounters;
 use crate::settings::Settings;
 use crate::timers::Timers;
@@ -30,6 +31,10 @@ pub struct Context {
     pub now: Timestamp,
     #[serde(with = "crate::checkpoint::random")]
     pub random: fastrand::Rng,
+    /// The order of an operator that is being carried out.
+    // None between two events.
+    #[serde(skip)]
+    pub present_order: Option<PresentOrder>,
     /// When the core must be called again.
     pub timers: Timers,
     pub counters: Counters,
@@ -59,6 +64,13 @@ pub struct Counters {
     pub agents_started: u64,
 }
 
+/// An order that is being carried out.
+pub struct PresentOrder {
+    pub ticket: OrderTicket,
+    /// Number of its parts that are still to be stored.
+    pub parts: u32,
+}
+
 impl Context {
     pub fn new(settings: Settings, config: Rc<Config>) -> Context {
         Context {
@@ -68,6 +80,7 @@ impl Context {
             has_subscribers: false,
             now: Timestamp::EPOCH,
             random: fastrand::Rng::with_seed(settings.seed),
+            present_order: None,
             timers: Timers::default(),
             counters: Counters::default(),
             learned_revision: 0,
@@ -81,6 +94,15 @@ impl Context {
     pub fn begin(&mut self, now: Timestamp) {
         self.now = now;
         self.recent.record(now, &self.counters);
+    }
+
+    /// Adds a part to the present order, if there is one: it is answered after that.
+    ///
+    /// Returns the order.
+    pub fn add_order_part(&mut self) -> Option<OrderTicket> {
+        let order = self.present_order.as_mut()?;
+        order.parts += 1;
+        Some(order.ticket)
     }
 
     pub fn act(&mut self, action: Action) {

@@ -15,7 +15,7 @@ impl Scheduler {
         self.queue.check();
         self.dispatch.check(&self.queue, &self.cx.timers, self.sweep.applies_overrides());
         self.overrides.check();
-        self.orders.check(&self.sweep);
+        self.orders.check(&self.notes, &self.sweep);
         self.admission.check(&self.queue, &self.cx.timers);
         self.bulk.check();
         self.notes.check(&self.queue);

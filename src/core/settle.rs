@@ -39,6 +39,9 @@ impl Scheduler {
             if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
                 self.settle_threads();
             }
+            while let Some(ring) = self.queue.rings.next_with_room() {
+                self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, ring);
+            }
             while let Some(message) = self.queue.messages.next_changed() {
                 self.settle_message(message);
             }
@@ -60,7 +63,8 @@ impl Scheduler {
                 self.settle_ring(ring);
             } else {
                 self.settle_jobs();
-                return self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
+                self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
+                return self.orders.answer(&self.queue, &mut self.cx);
             }
         }
     }

@@ -197,7 +197,7 @@ impl Scheduler {
             BulkOrder::PacketSize(size) => job.orders.packet_size = Some(size.max(1)),
             BulkOrder::Share(share) => job.orders.share = Some(share.clamp(1, MAX_SHARE)),
         }
-        let (orders, ticket) = (job.orders, self.orders.add_part());
+        let (orders, ticket) = (job.orders, self.cx.add_order_part());
         job.fill_again();
         self.cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
         Effect::default()

@@ -153,7 +153,7 @@ impl Scheduler {
                 StatusChange::without_attempt(&offsets, verdict, text.as_bytes()),
             );
             for offset in self.queue.vertices[*vertex].recipients.pending() {
-                self.finish_recipient(*vertex, offset, state, false);
+                self.queue.finish_recipient(&mut self.cx, *vertex, offset, state, false);
             }
         }
     }

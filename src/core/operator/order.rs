@@ -8,11 +8,12 @@
 //! [`crate::operator::select`] and sends an order for some at a time.
 
 use crate::Scheduler;
-use crate::action::{Action, NoteTicket};
+use crate::action::Action;
 use crate::bulk::BulkOrder;
-use crate::context::Context;
+use crate::context::{Context, PresentOrder};
 use crate::dispatch::{AgentState, Dispatch};
 use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
+use crate::outcome::notes::Notes;
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
 use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
@@ -171,10 +172,11 @@ pub enum OrderRefusal {
 /// Orders that are not stored on disk yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct PendingOrders {
+    /// The effect of each, and the number of its parts that are not stored.
     orders: BTreeMap<OrderTicket, (Effect, u32)>,
-    notes: BTreeMap<NoteTicket, OrderTicket>,
-    /// The order that is being carried out.
-    pub(crate) current: Option<OrderTicket>,
+    /// The order that has been carried out in this event, and the threads that it has woken.
+    #[serde(skip)]
+    carried_out: Option<(OrderTicket, Vec<ThreadId>)>,
 }
 
 impl Scheduler {
@@ -182,10 +184,7 @@ impl Scheduler {
     ///
     /// It is answered when all of it is stored.
     pub(crate) fn execute_order(&mut self, ticket: OrderTicket, by: String, order: Order) {
-        self.orders.current = Some(ticket);
-        // One part more than there are writes, so that the order is not answered before this
-        // returns.
-        self.orders.orders.insert(ticket, (Effect::default(), 1));
+        self.orders.begin(&mut self.cx, ticket);
         let by = Author { name: by, since: self.cx.now };
         let mut woken = Vec::new();
         let effect = match order {
@@ -225,49 +224,49 @@ impl Scheduler {
             }
         };
         self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
-        self.orders.current = None;
-        self.settle();
-        let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
-        if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
-            kept.add(&Effect { started, ..effect });
-        }
-        self.orders.finish_order_part(&mut self.cx, ticket, None);
+        self.orders.end(&mut self.cx, effect, woken);
     }
 
     /// Applies the changed overrides to every thread.
     ///
     /// The present order is answered after that, with the changes.
     pub(crate) fn sweep_overrides(&mut self) {
-        let order = self.orders.add_part();
+        let order = self.cx.add_order_part();
         self.start_sweep(SweptChange::Overrides(order));
     }
 }
 
 impl PendingOrders {
-    /// Counts a note that is written, or never will be.
-    pub(crate) fn order_note_done(&mut self, cx: &mut Context, note: NoteTicket) {
-        if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(cx, ticket, None);
-        }
+    fn begin(&mut self, cx: &mut Context, ticket: OrderTicket) {
+        cx.present_order = Some(PresentOrder { ticket, parts: 0 });
+        self.orders.insert(ticket, (Effect::default(), 0));
     }
 
-    /// Answers the order of a note that cannot be written for now.
-    ///
-    /// The answer carries the error. The write is tried again.
-    pub(crate) fn order_note_failed(
-        &mut self,
-        cx: &mut Context,
-        note: NoteTicket,
-        error: ErrorKind,
-    ) {
-        if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(cx, ticket, Some(error));
+    /// Ends the present order, which is answered at the end of the event or later.
+    fn end(&mut self, cx: &mut Context, effect: Effect, woken: Vec<ThreadId>) {
+        let Some(PresentOrder { ticket, parts }) = cx.present_order.take() else {
+            return;
+        };
+        if let Some((sum, left)) = self.orders.get_mut(&ticket) {
+            sum.add(&effect);
+            *left = parts + 1;
         }
+        self.carried_out = Some((ticket, woken));
+    }
+
+    /// Answers the order that has been carried out in this event, if all of it is stored.
+    pub(crate) fn answer(&mut self, queue: &Queue, cx: &mut Context) {
+        let Some((ticket, woken)) = self.carried_out.take() else {
+            return;
+        };
+        let started = woken.iter().any(|thread| queue.has_agents_now(*thread));
+        self.add_order_effect(Some(ticket), &Effect { started, ..Effect::default() });
+        self.finish_order_part(cx, ticket, None);
     }
 
     /// Stores the changed overrides; the present order is answered after that.
     pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, cx: &mut Context) {
-        let ticket = self.add_part();
+        let ticket = cx.add_order_part();
         let changes = std::mem::take(&mut overrides.changes);
         cx.act(Action::StoreOverrides { ticket, changes });
     }
@@ -289,6 +288,10 @@ impl PendingOrders {
             return;
         };
         effect.unstored = effect.unstored.or(error);
+        if let Some(order) = cx.present_order.as_mut().filter(|order| order.ticket == ticket) {
+            order.parts -= 1;
+            return;
+        }
         *left -= 1;
         if *left == 0 {
             let effect = *effect;
@@ -297,34 +300,13 @@ impl PendingOrders {
         }
     }
 
-    /// Makes the answer to the present order wait for this note.
-    pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
-        let Some(ticket) = self.current else {
-            return;
-        };
-        if let Some((_, left)) = self.orders.get_mut(&ticket) {
-            *left += 1;
-            self.notes.insert(note, ticket);
-        }
-    }
-
-    /// Adds a part to the present order, if there is one.
-    ///
-    /// Returns the order.
-    pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
-        let ticket = self.current?;
-        let (_, left) = self.orders.get_mut(&ticket)?;
-        *left += 1;
-        Some(ticket)
-    }
-
     /// Panics if an order has ended before its parts.
     ///
     /// None may be in the middle of being carried out.
-    pub(crate) fn check(&self, sweep: &ThreadSweep) {
-        assert_eq!(self.current, None, "an order is being carried out");
+    pub(crate) fn check(&self, notes: &Notes, sweep: &ThreadSweep) {
+        assert!(self.carried_out.is_none(), "an order is being carried out");
         let mut parts: BTreeMap<OrderTicket, u32> = BTreeMap::new();
-        let tickets = self.notes.values().copied();
+        let tickets = notes.orders();
         for ticket in tickets.chain(sweep.override_orders().flatten()) {
             *parts.entry(ticket).or_default() += 1;
         }

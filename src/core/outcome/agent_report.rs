@@ -6,7 +6,6 @@ use crate::Scheduler;
 use crate::context::Context;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, Dispatch};
-use crate::operator::order::PendingOrders;
 use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
 use log::Level;
@@ -134,9 +133,13 @@ impl Scheduler {
         self.recipient_answered(recipient.vertex(), report);
         let failed = report.status.tag() == Tag::Failed;
         match recipient {
-            ReportedRecipient::Loaded(vertex) => {
-                self.finish_recipient(vertex, report.offset, report.status.word(), failed)
-            }
+            ReportedRecipient::Loaded(vertex) => self.queue.finish_recipient(
+                &mut self.cx,
+                vertex,
+                report.offset,
+                report.status.word(),
+                failed,
+            ),
             ReportedRecipient::Unloaded(vertex) => self.admission.finish_unloaded(
                 &mut self.queue,
                 &mut self.cx,
@@ -200,7 +203,6 @@ impl Scheduler {
         match report.status {
             ReportStatus::Ok => self.notes.note_report(
                 &mut self.queue,
-                &mut self.orders,
                 &mut self.cx,
                 message,
                 report,
@@ -208,7 +210,6 @@ impl Scheduler {
             ),
             ReportStatus::Error => self.notes.note_report(
                 &mut self.queue,
-                &mut self.orders,
                 &mut self.cx,
                 message,
                 report,
@@ -223,7 +224,6 @@ impl Scheduler {
         if report.status.tag() == Tag::Failed {
             self.notes.mark_failed_alternative(
                 &mut self.queue,
-                &mut self.orders,
                 &mut self.cx,
                 message,
                 report.offset,
@@ -266,7 +266,6 @@ impl Notes {
     fn note_report(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
         cx: &mut Context,
         message: MessageId,
         report: &RecipientReport<'_>,
@@ -278,7 +277,7 @@ impl Notes {
             notary: report.notary.into(),
             text: report.message.into(),
         };
-        self.note(queue, orders, cx, message, content);
+        self.note(queue, cx, message, content);
     }
 }
 

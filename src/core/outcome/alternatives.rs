@@ -8,7 +8,6 @@ use crate::Scheduler;
 use crate::action::Action;
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::operator::order::PendingOrders;
 use crate::outcome::notes::NoteContent;
 use crate::outcome::notes::Notes;
 use crate::queue::{MessageId, Queue, VertexId};
@@ -60,14 +59,13 @@ impl Notes {
     pub(crate) fn mark_failed_alternative(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
         cx: &mut Context,
         message: MessageId,
         offset: u32,
     ) {
         if queue.messages[message].has_alternatives {
             let content = NoteContent::without_text(vec![offset], OutcomeKind::FailedAlternative);
-            self.note(queue, orders, cx, message, content);
+            self.note(queue, cx, message, content);
         }
     }
 }

@@ -6,7 +6,7 @@
 use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
 use crate::context::Context;
-use crate::operator::order::PendingOrders;
+use crate::operator::order::OrderTicket;
 use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
 use crate::timers::Timer;
@@ -38,7 +38,7 @@ impl NoteContent {
 impl Scheduler {
     /// Requests a note about recipients of a message.
     pub(crate) fn request_note(&mut self, message: MessageId, content: NoteContent) {
-        self.notes.note(&mut self.queue, &mut self.orders, &mut self.cx, message, content);
+        self.notes.note(&mut self.queue, &mut self.cx, message, content);
     }
 }
 
@@ -46,6 +46,8 @@ impl Scheduler {
 #[derive(Serialize, Deserialize)]
 pub struct Notes {
     pub unwritten: BTreeMap<NoteTicket, Note>,
+    /// Orders that are answered when these notes are written.
+    orders: BTreeMap<NoteTicket, OrderTicket>,
     last_ticket: NoteTicket,
     /// Limits the log lines about failed writes: one in each interval of retries.
     ///
@@ -60,7 +62,13 @@ impl Notes {
     /// Creates a state without notes. A failed write is tried again after `retry_interval`.
     pub fn new(retry_interval: Duration) -> Notes {
         let failure_log = LogLimiter::new(1, retry_interval);
-        Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log, last_failure: None }
+        Notes {
+            unwritten: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            last_ticket: 0,
+            failure_log,
+            last_failure: None,
+        }
     }
 
     /// Panics if a message waits for more or fewer notes than are unwritten.
@@ -83,7 +91,6 @@ impl Notes {
     pub(crate) fn note(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
         cx: &mut Context,
         message: MessageId,
         content: NoteContent,
@@ -95,8 +102,18 @@ impl Notes {
         let note = Note { ticket, name, offsets, occasion, time: cx.now, notary, message: text };
         queue.messages[message].notes += 1;
         self.unwritten.insert(ticket, note.clone());
-        orders.attach_note_to_order(ticket);
+        self.orders.extend(cx.add_order_part().map(|order| (ticket, order)));
         cx.act(Action::Note(note));
+    }
+
+    /// The order that waits for a note, which waits no longer.
+    pub(crate) fn take_order(&mut self, ticket: NoteTicket) -> Option<OrderTicket> {
+        self.orders.remove(&ticket)
+    }
+
+    /// The orders that wait for notes, once for each note.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = OrderTicket> {
+        self.orders.values().copied()
     }
 
     pub(crate) fn write_note_again(&self, cx: &mut Context, ticket: NoteTicket) {
@@ -141,7 +158,9 @@ impl Scheduler {
                     name.number(),
                     format!("{name}: cannot write a diagnostic: {error}"),
                 );
-                self.orders.order_note_failed(&mut self.cx, ticket, error);
+                if let Some(order) = self.notes.take_order(ticket) {
+                    self.orders.finish_order_part(&mut self.cx, order, Some(error));
+                }
                 return self
                     .cx
                     .timers
@@ -150,7 +169,9 @@ impl Scheduler {
         };
         self.notes.write_succeeded(name.number());
         self.notes.unwritten.remove(&ticket);
-        self.orders.order_note_done(&mut self.cx, ticket);
+        if let Some(order) = self.notes.take_order(ticket) {
+            self.orders.finish_order_part(&mut self.cx, order, None);
+        }
         if let Some(message) = self.queue.messages.find(name.number()) {
             self.queue.messages[message].notes -= 1;
             self.queue.messages[message].owes_report |= wrote;

@@ -112,7 +112,7 @@ impl Scheduler {
             );
             finished += gone.len();
             for offset in gone {
-                self.drop_recipient(vertex, offset);
+                self.queue.drop_recipient(&mut self.cx, vertex, offset);
             }
         }
         let (id, left) =

@@ -176,7 +176,7 @@ impl Scheduler {
         };
         self.request_note(message, content);
         for offset in offsets {
-            self.finish_recipient(vertex, offset, "expire", true);
+            self.queue.finish_recipient(&mut self.cx, vertex, offset, "expire", true);
         }
     }
 }

@@ -65,7 +65,7 @@ impl Scheduler {
     pub(crate) fn forget(&mut self, message: MessageId) {
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             for offset in self.queue.vertices[vertex].recipients.pending() {
-                self.drop_recipient(vertex, offset);
+                self.queue.drop_recipient(&mut self.cx, vertex, offset);
             }
         }
         let number = self.queue.messages[message].name.number();
@@ -74,7 +74,9 @@ impl Scheduler {
         let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
         for ticket in of_message {
             self.notes.unwritten.remove(&ticket);
-            self.orders.order_note_done(&mut self.cx, ticket);
+            if let Some(order) = self.notes.take_order(ticket) {
+                self.orders.finish_order_part(&mut self.cx, order, None);
+            }
         }
         self.notes.write_succeeded(number);
         self.overrides.drop_overrides(&self.queue, message);

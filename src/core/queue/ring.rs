@@ -76,6 +76,9 @@ pub struct Rings {
     // Empty between two events.
     #[serde(skip)]
     changed: VecDeque<RingId>,
+    /// Rings of which recipients have left memory, while there are partial messages.
+    #[serde(skip)]
+    with_room: VecDeque<RingId>,
 }
 
 /// Key of a ring: clause, channel, and host if the command contains `$host`.
@@ -145,6 +148,18 @@ impl Rings {
         let id = self.changed.pop_front()?;
         self.pool[id].is_changed = false;
         Some(id)
+    }
+
+    /// Marks a ring that has room for more recipients.
+    pub fn mark_room(&mut self, id: RingId) {
+        if self.with_room.back() != Some(&id) {
+            self.with_room.push_back(id);
+        }
+    }
+
+    /// Removes the mark of the next ring that has room, and returns it.
+    pub fn next_with_room(&mut self) -> Option<RingId> {
+        self.with_room.pop_front()
     }
 
     /// Returns true if rings are marked.

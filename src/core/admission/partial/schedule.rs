@@ -3,7 +3,8 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::queue::{MessageId, Queue, ThreadId};
+use crate::queue::RingId;
+use crate::queue::{MessageId, Queue};
 use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -101,9 +102,9 @@ impl Admission {
         &mut self,
         queue: &Queue,
         cx: &mut Context,
-        thread: ThreadId,
+        ring: RingId,
     ) {
-        if let Some(message) = self.partials.first_of(queue.threads[thread].ring) {
+        if let Some(message) = self.partials.first_of(ring) {
             self.check_partial_soon(queue, cx, message);
         }
     }
