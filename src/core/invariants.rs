@@ -22,14 +22,14 @@ impl Scheduler {
         self.sender_reports.check(&self.queue);
         self.learned.check();
         self.cx.timers.check(&self.queue);
-        self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
-        let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
+        self.queue.threads().iter().for_each(|(thread, _)| self.check_wait(thread));
+        let pending = self.queue.messages().iter().map(|(_, message)| u64::from(message.pending));
         assert_eq!(
             self.view().recipients(),
             pending.sum::<u64>(),
             "recipients loaded, less those finished and paged out"
         );
-        let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
+        let vertices: usize = self.queue.threads().iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.view().totals().vertices, vertices, "vertices in threads");
         let is_within_limit = self.dispatch.agents.len() <= self.cx.settings.max_agents;
         assert!(is_within_limit, "more agents than descriptors");
@@ -37,8 +37,8 @@ impl Scheduler {
 
     /// Checks that all that waits has a time or condition to end.
     fn check_wait(&self, id: ThreadId) {
-        let thread = &self.queue.threads[id];
-        let ring = &self.queue.rings[thread.ring];
+        let thread = self.queue.thread(id);
+        let ring = self.queue.ring(thread.ring);
         let is_old = ring.is_retired;
         assert!(
             !is_old || self.sweep.applies(SweptChange::Configuration),
@@ -47,8 +47,8 @@ impl Scheduler {
         );
         assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
-        for vertex in thread.waiting.iter(&self.queue.vertices) {
-            let wave = self.queue.vertices[vertex].wave;
+        for vertex in thread.waiting.iter(self.queue.vertices()) {
+            let wave = self.queue.vertex(vertex).wave;
             let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.is_etrn_only();
             assert!(wakes, "{} waits for nothing", thread.destination);
             let known = thread.retry.unreachable.as_ref();

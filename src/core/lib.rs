@@ -220,7 +220,7 @@ impl Scheduler {
     /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let now = self.has_stepwise_work().then_some(self.cx.now);
-        let schedules = self.queue.messages.schedules.next_check(self.cx.now);
+        let schedules = self.queue.messages().schedules.next_check(self.cx.now);
         now.into_iter().chain(self.cx.timers.next()).chain(schedules).min()
     }
 
@@ -235,13 +235,13 @@ impl Scheduler {
         {
             match timer {
                 Timer::Thread(thread) => {
-                    left = left.saturating_sub(self.queue.threads[thread].step_cost());
+                    left = left.saturating_sub(self.queue.thread(thread).step_cost());
                     self.thread_timer(thread);
                 }
                 Timer::Agent(agent) => self.dispatch.agent_timer(&self.queue, &mut self.cx, agent),
                 Timer::Unclaimed => self.drop_unclaimed(),
                 Timer::ForkRate => self.dispatch.waitlists.has_news = true,
-                Timer::Ring(ring) => self.queue.rings.mark(ring),
+                Timer::Ring(ring) => self.queue.mark_ring(ring),
                 Timer::Note(ticket) => self.notes.write_note_again(&mut self.cx, ticket),
                 Timer::Removal(message) => self.queue.remove_again(&mut self.cx, message),
                 Timer::Report(message) => {
@@ -266,9 +266,9 @@ impl Scheduler {
     }
 
     fn thread_timer(&mut self, thread: ThreadId) {
-        self.queue.threads[thread].timer = None;
+        self.queue.timer_expired(thread);
         self.reassign_ring(thread);
-        let thread_ref = &self.queue.threads[thread];
+        let thread_ref = self.queue.thread(thread);
         let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.cx.now);
         if thread_ref.expiry_check.is_some_and(|check| check <= self.cx.now) {
             self.expire_thread(thread);
@@ -300,13 +300,13 @@ impl<'s> View<'s> {
     pub fn has_jobs(self, agent: AgentId) -> bool {
         let agent = self.core.dispatch.agents.get(agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.core.queue.vertices[vertex].state == VertexState::Fed)
+            agent.jobs().any(|vertex| self.core.queue.vertex(vertex).state == VertexState::Fed)
         })
     }
 
     /// Returns true if notes or removals are not on disk yet.
     pub fn has_unwritten(self) -> bool {
         !self.core.notes.unwritten.is_empty()
-            || self.core.queue.messages.iter().any(|(_, message)| message.is_removing)
+            || self.core.queue.messages().iter().any(|(_, message)| message.is_removing)
     }
 }

@@ -37,10 +37,8 @@ const MAX_THREADS_EXAMINED: usize = 8;
 impl Scheduler {
     pub(super) fn apply_config(&mut self, config: Rc<Config>) {
         self.cx.config = config;
-        self.queue.rings.retire_all();
+        self.queue.retire_rings();
         self.dispatch.of_rings.retire_all();
-        // Vertices still to be enqueued there are enqueued in the new ring.
-        self.queue.backfill.clear();
         self.dispatch.clear_waitlists();
         for (ring, agents) in self.dispatch.agents_of_rings() {
             self.find_successor_ring(ring, &agents);
@@ -55,16 +53,16 @@ impl Scheduler {
     fn find_successor_ring(&mut self, old: RingId, agents: &[AgentId]) {
         let served = agents.iter().filter_map(|agent| self.dispatch.agents[*agent].thread);
         let threads =
-            served.chain(self.queue.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
-        let of_ring = |thread: &ThreadId| self.queue.threads[*thread].ring == old;
+            served.chain(self.queue.ring(old).threads.iter().copied().take(MAX_THREADS_EXAMINED));
+        let of_ring = |thread: &ThreadId| self.queue.thread(*thread).ring == old;
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
             // This does not remove the old ring, because it has agents.
             self.reassign_ring(thread);
-            let new = self.queue.threads[thread].ring;
+            let new = self.queue.thread(thread).ring;
             let is_free = self.dispatch.of_rings[new].count == 0;
             if is_free
-                && has_same_process(&self.queue.rings[old].clause, &self.queue.rings[new].clause)
+                && has_same_process(&self.queue.ring(old).clause, &self.queue.ring(new).clause)
             {
                 return self.dispatch.move_agents(&mut self.queue, &mut self.cx, old, new, agents);
             }
@@ -82,31 +80,16 @@ impl Scheduler {
     /// Does nothing if that was done before.
     pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
         self.queue.apply_clock_step(&mut self.cx, thread);
-        let old = self.queue.threads[thread].ring;
-        if !self.queue.rings[old].is_retired {
+        let old = self.queue.thread(thread).ring;
+        if !self.queue.ring(old).is_retired {
             return;
         }
-        let destination = self.queue.threads[thread].destination.clone();
+        let destination = self.queue.thread(thread).destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
         self.dispatch.unready(&mut self.queue, thread);
         self.queue.leave_ring(thread);
         self.join_ring(thread, new);
-        let clause = &self.queue.rings[new].clause;
-        if has_other_ages(&self.queue.rings[old].clause, clause) {
-            self.queue.threads[thread].expiry_check = Some(self.cx.now);
-        }
-        if self.queue.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
-            self.queue.deferrals.remove(&thread);
-        }
-        let clause = &self.queue.rings[new].clause;
-        if clause.is_etrn_only() {
-            self.queue.threads[thread].retry.unreachable = None;
-            self.queue.threads[thread].waiting.set_all(None);
-        } else if self.queue.rings[old].clause.is_etrn_only() {
-            let next = self.queue.next_try_of_host(&mut self.cx, thread);
-            self.queue.threads[thread].waiting.set_all(Some(next));
-            self.queue.threads[thread].waiting.wake_for_destination(self.cx.now);
-        }
+        self.queue.apply_clause(&mut self.cx, thread, old);
     }
 }
 
@@ -130,13 +113,13 @@ impl Dispatch {
             // The timeout of the new clause may be shorter.
             self.agents.mark(*agent);
         }
-        queue.rings.mark(old);
+        queue.mark_ring(old);
     }
 
     /// Ends the idle agents of retired rings.
     fn end_retired(&mut self, queue: &Queue, cx: &mut Context) {
         let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state(), AgentState::Idle(_)) && queue.rings[agent.ring].is_retired
+            matches!(agent.state(), AgentState::Idle(_)) && queue.ring(agent.ring).is_retired
         };
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
@@ -154,9 +137,4 @@ impl Dispatch {
 
 fn has_same_process(old: &Clause, new: &Clause) -> bool {
     (&old.command, old.user, old.group, old.nice) == (&new.command, new.user, new.group, new.nice)
-}
-
-/// Returns true if the ages that matter for a recipient differ between the clauses.
-fn has_other_ages(old: &Clause, new: &Clause) -> bool {
-    (old.expiry, old.expiry2, &old.report_times) != (new.expiry, new.expiry2, &new.report_times)
 }

@@ -36,13 +36,11 @@ impl Scheduler {
                 self.dispatch.settle_agent(&mut self.queue, &mut self.cx, agent);
             }
             self.begin_window_rounds();
-            if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
-                self.settle_threads();
-            }
-            while let Some(ring) = self.queue.rings.next_with_room() {
+            self.settle_threads();
+            while let Some(ring) = self.queue.next_ring_with_room() {
                 self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, ring);
             }
-            while let Some(message) = self.queue.messages.next_changed() {
+            while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
             }
             let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
@@ -56,10 +54,10 @@ impl Scheduler {
                 self.dispatch.give_work(queue, cx, agent);
             } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
                 self.dispatch.retry_waitlists();
-            } else if is_new_second && queue.rings.has_changed() {
+            } else if is_new_second && queue.rings().has_changed() {
                 is_new_second = false;
                 self.dispatch.retry_waitlists();
-            } else if let Some(ring) = queue.rings.next_changed() {
+            } else if let Some(ring) = queue.next_changed_ring() {
                 self.settle_ring(ring);
             } else {
                 self.settle_jobs();
@@ -74,7 +72,7 @@ impl Scheduler {
     /// Called before a ready thread is chosen.
     pub(crate) fn settle_threads(&mut self) {
         loop {
-            if let Some(thread) = self.queue.threads.next_changed() {
+            if let Some(thread) = self.queue.next_changed_thread() {
                 self.settle_thread(thread);
             } else if let Some(window) = self.dispatch.windows.next_changed() {
                 self.dispatch.admit(&mut self.queue, window);
@@ -85,24 +83,18 @@ impl Scheduler {
     }
 
     fn settle_thread(&mut self, thread: ThreadId) {
-        let thread_ref = &self.queue.threads[thread];
-        if thread_ref.is_unused() {
+        if self.queue.thread(thread).is_unused() {
             return self.drop_thread(thread);
         }
-        let (timer, wanted) = (thread_ref.timer, thread_ref.next_timer());
-        if timer != wanted {
-            let is_shifted = self.queue.is_shifted(thread);
-            self.queue.threads[thread].timer = wanted;
-            self.cx.timers.change_thread(thread, is_shifted, [timer, wanted]);
-        }
+        self.queue.settle_timer(&mut self.cx, thread);
         self.dispatch.update_readiness(&mut self.queue, &self.cx, thread);
-        self.queue.threads.settled(thread);
+        self.queue.thread_settled(thread);
     }
 
     /// Serves a ring, or removes it if it has neither threads nor agents.
     fn settle_ring(&mut self, ring: RingId) {
         let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
-        match queue.rings[ring].threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
+        match queue.ring(ring).threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
             true => admission.drop_ring(queue, &mut self.dispatch, cx, ring),
             false => self.dispatch.assign_agent(queue, admission, cx, ring),
         }

@@ -24,7 +24,7 @@ struct Work {
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
     Work {
-        is_left: |core| !core.queue.backfill.is_empty(),
+        is_left: |core| core.queue.has_backfill(),
         step: |core, budget| core.queue.backfill_step(core.cx.now, budget),
     },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
@@ -32,9 +32,9 @@ const ALL: [Work; 5] = [
         is_left: |core| !core.dispatch.windows.rounds.is_empty(),
         step: Scheduler::window_round_step,
     },
-    Work { is_left: |core| !core.queue.expiry_checks.is_empty(), step: Scheduler::expiry_step },
+    Work { is_left: |core| core.queue.has_expiry_checks(), step: Scheduler::expiry_step },
     Work {
-        is_left: |core| !core.queue.deferrals.is_empty(),
+        is_left: |core| core.queue.has_deferrals(),
         step: |core, budget| core.queue.deferral_step(&mut core.cx, budget),
     },
 ];

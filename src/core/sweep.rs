@@ -8,9 +8,7 @@
 //! or whose timer expires, gets the configuration and the clock at once.
 
 use crate::Scheduler;
-use crate::operator::order::{Effect, OrderTicket};
-use crate::operator::overrides::Overrides;
-use crate::queue::{Queue, ThreadId};
+use crate::operator::order::OrderTicket;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -105,15 +103,15 @@ impl Scheduler {
 
     /// Returns true if the sweep has threads left, and may go on.
     pub(crate) fn may_sweep(&self) -> bool {
-        !self.sweep.rounds.is_empty() && self.queue.backfill.is_empty()
+        !self.sweep.rounds.is_empty() && !self.queue.has_backfill()
     }
 
     /// Applies the changes to the next thread.
     pub(crate) fn sweep_step(&mut self, budget: usize) -> usize {
         let mut cost = 1;
-        if let Some(thread) = self.queue.threads.pool().at(self.sweep.cursor) {
+        if let Some(thread) = self.queue.threads().pool().at(self.sweep.cursor) {
             if self.sweep.applies(SweptChange::Configuration) {
-                cost = self.queue.threads[thread].step_cost();
+                cost = self.queue.thread(thread).step_cost();
             }
             self.reassign_ring(thread);
             let order = self.sweep.override_orders().next();
@@ -123,35 +121,12 @@ impl Scheduler {
                 self.orders.add_order_effect(order, &effect);
             }
         }
-        self.sweep.advance(self.queue.threads.pool().slots());
+        self.sweep.advance(self.queue.threads().pool().slots());
         while let Some(change) = self.sweep.pop_complete() {
             if let SweptChange::Overrides(Some(order)) = change {
                 self.orders.finish_order_part(&mut self.cx, order, None);
             }
         }
         budget.saturating_sub(cost)
-    }
-}
-
-impl Queue {
-    /// Applies the overrides to a thread. Returns what that has changed.
-    fn apply_overrides(&mut self, overrides: &Overrides, thread: ThreadId) -> Effect {
-        let mut effect = Effect::default();
-        self.reapply_limits_to_ring(overrides, self.threads[thread].ring);
-        if overrides.apply_limits_to_thread(self, thread) {
-            effect.threads = 1;
-        }
-        if self.update_hold(overrides, thread) {
-            // A thread that was released is served at once, even with `wakeuprestartonly`.
-            self.threads[thread].is_woken = true;
-            let thread_ref = &self.threads[thread];
-            effect.threads = 1;
-            effect.recipients = thread_ref.recipients;
-            let fed = thread_ref.fed.iter(&self.vertices);
-            effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
-        }
-        // The limit of the ring may have changed, too.
-        self.threads.mark(thread);
-        effect
     }
 }

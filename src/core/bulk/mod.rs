@@ -220,7 +220,7 @@ impl Scheduler {
 
     /// Records that an agent has ended a job of a message: if it is a packet, it is tried.
     pub(crate) fn packet_tried(&mut self, message: MessageId) {
-        let number = self.queue.messages[message].name.number();
+        let number = self.queue.message(message).name.number();
         if let Some(packet) = PacketNumber::of_message(number)
             && let Some(job) = self.bulk.change(packet.job)
         {
@@ -342,10 +342,10 @@ impl Scheduler {
     /// Maximum number of packets ahead of a destination, and of recipients in a packet.
     fn room_for_packets(&self, job: &Job, destination: &Destination) -> (u32, u32) {
         let (channel, host) = (destination.channel(), destination.host());
-        let known = self.queue.threads.find(channel, host);
+        let known = self.queue.threads().find(channel, host);
         let (agents, is_reachable, packet) = match known {
             Some(id) => {
-                let thread = &self.queue.threads[id];
+                let thread = self.queue.thread(id);
                 let agents = self.dispatch.window_size(&self.queue, thread);
                 (agents, thread.retry.unreachable.is_none(), self.queue.clause(id).packet)
             }

@@ -36,11 +36,11 @@ impl Dispatch {
         cx: &mut Context,
         ring: RingId,
     ) {
-        if queue.rings[ring].is_retired {
+        if queue.ring(ring).is_retired {
             return;
         }
         self.of_rings[ring].refusal = None;
-        if queue.rings[ring].clause.mail_priority == MailPriority::Held {
+        if queue.ring(ring).clause.mail_priority == MailPriority::Held {
             self.of_rings[ring].refusal = Some(Refusal::PriorityHeld);
             return;
         }
@@ -55,19 +55,19 @@ impl Dispatch {
         } else {
             self.start_agent(queue, cx, ring, thread);
             // One at a time, so that rings take turns.
-            queue.rings.mark(ring);
+            queue.mark_ring(ring);
         }
     }
 
     /// Adds a thread to the ready threads of its ring or window, or removes it.
     pub(crate) fn update_readiness(&mut self, queue: &mut Queue, cx: &Context, thread: ThreadId) {
-        let thread_ref = &queue.threads[thread];
+        let thread_ref = queue.thread(thread);
         let has_asked = thread_ref.is_ready || self.waits_for_window(queue, thread);
         // With `wakeuprestartonly`, a second agent is added only at a wake-up.
         let may_ask = has_asked
             || thread_ref.is_woken
             || thread_ref.agents.is_empty()
-            || !queue.rings[thread_ref.ring].clause.wakeup_restart_only;
+            || !queue.ring(thread_ref.ring).clause.wakeup_restart_only;
         let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
         let wants = may_ask && self.needs_agent(queue, cx, thread);
         match window {
@@ -81,11 +81,11 @@ impl Dispatch {
     /// Returns true if a thread could use an agent, or one more.
     pub(crate) fn needs_agent(&self, queue: &Queue, cx: &Context, thread: ThreadId) -> bool {
         let due = queue.due_for_agents(thread);
-        let thread = &queue.threads[thread];
+        let thread = queue.thread(thread);
         let may_have_one = !thread.held
             && thread.agents.len() < queue.max_thread(thread) as usize
             && cx.settings.is_selected(thread.destination.channel(), thread.destination.host());
-        let has_jobs = queue.rings[thread.ring].jobs.is_some();
+        let has_jobs = queue.ring(thread.ring).jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
@@ -104,11 +104,11 @@ impl Dispatch {
         self.fork_rate.started += 1;
         let agent = self.agents.insert(Agent::new(ring, thread, cx.now));
         self.end_ring_wait(ring);
-        self.agents.counts.add(&queue.rings[ring], &mut self.of_rings[ring]);
+        self.agents.counts.add(queue.ring(ring), &mut self.of_rings[ring]);
         self.of_rings[ring].starts.unproven += 1;
-        let Ring { clause, channel, .. } = &queue.rings[ring];
+        let Ring { clause, channel, .. } = queue.ring(ring);
         let (clause, channel) = (clause.clone(), channel.clone());
-        let host = queue.threads[thread].destination.host().into();
+        let host = queue.thread(thread).destination.host().into();
         self.attach(queue, cx, agent, thread);
         cx.act(Action::StartAgent { agent, clause, channel, host });
     }
@@ -121,22 +121,19 @@ impl Dispatch {
         agent: AgentId,
         thread: ThreadId,
     ) {
-        if queue.threads[thread].agents.is_empty() {
-            queue.order_due(thread);
-        }
-        queue.threads[thread].agents.push(agent);
+        queue.add_agent(thread, agent);
         let agent_ref = &mut self.agents[agent];
         agent_ref.thread = Some(thread);
         agent_ref.thread_since = cx.now;
-        agent_ref.last_destination = Some(queue.threads[thread].destination.clone());
+        agent_ref.last_destination = Some(queue.thread(thread).destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
-        let ring = queue.threads[thread].ring;
-        if queue.rings[ring].jobs.is_none() || queue.threads[thread].window.is_some() {
+        let ring = queue.thread(thread).ring;
+        if queue.ring(ring).jobs.is_none() || queue.thread(thread).window.is_some() {
             self.unready(queue, thread);
         }
         self.enter_window(queue, cx, agent, thread);
-        queue.threads[thread].is_woken = true;
+        queue.set_woken(thread);
     }
 
     /// Takes an agent away from its thread, if it has one.
@@ -146,7 +143,7 @@ impl Dispatch {
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
-        queue.threads[thread].agents.retain(|other| *other != agent);
+        queue.remove_agent(thread, agent);
         self.leave_window_with_agent(queue, cx, thread, had_permit);
     }
 
@@ -157,7 +154,7 @@ impl Dispatch {
         cx: &Context,
         ring: RingId,
     ) -> Result<(), Refusal> {
-        let Ring { clause, channel, .. } = &queue.rings[ring];
+        let Ring { clause, channel, .. } = queue.ring(ring);
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.agents.counts.of_channel(channel).agents;
         if cx.settings.frozen {
@@ -190,7 +187,7 @@ impl Dispatch {
     /// Ensures that the ring tries again when that may change.
     fn record_refusal(&mut self, queue: &Queue, cx: &mut Context, ring: RingId, refusal: Refusal) {
         self.of_rings[ring].refusal = Some(refusal);
-        let Ring { channel, clause, .. } = &queue.rings[ring];
+        let Ring { channel, clause, .. } = queue.ring(ring);
         let resource = match refusal {
             Refusal::MaxAgents => Some(Resource::Agents(clause.max_agents)),
             Refusal::MaxChannel => Some(Resource::Channel(channel.clone(), clause.max_channel)),
@@ -222,9 +219,9 @@ impl Dispatch {
             return;
         }
         if let Some(thread) = queue.next_ready(ring) {
-            let destination = &queue.threads[thread].destination;
+            let destination = &queue.thread(thread).destination;
             // Line 0 stands for the defaults, where no clause matches.
-            let location = &queue.rings[ring].clause.location;
+            let location = &queue.ring(ring).clause.location;
             let place = if location.line > 0 { format!(" ({location})") } else { String::new() };
             let text =
                 format!("{destination}{place}: no clause has a command for it; its mail stays");
@@ -234,7 +231,7 @@ impl Dispatch {
 
     /// Removes a thread from the ready threads of its ring and window.
     pub(crate) fn unready(&mut self, queue: &mut Queue, thread: ThreadId) {
-        let thread_ref = &queue.threads[thread];
+        let thread_ref = queue.thread(thread);
         if let Some(window) = thread_ref.window.filter(|_| thread_ref.is_ready) {
             self.windows[window].ready.remove(&thread);
         }
@@ -247,7 +244,7 @@ impl Dispatch {
     fn take_idle(&mut self, queue: &Queue, ring: RingId, thread: ThreadId) -> Option<AgentId> {
         let idle = &self.of_rings[ring].idle;
         let newest = idle.len().checked_sub(1)?;
-        let destination = Some(&queue.threads[thread].destination);
+        let destination = Some(&queue.thread(thread).destination);
         let knows_it =
             |index: &usize| self.agents[idle[*index]].last_destination.as_ref() == destination;
         let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();

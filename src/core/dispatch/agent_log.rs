@@ -87,8 +87,8 @@ impl Dispatch {
         let Some(thread) = agent.thread else {
             return format!("{process} of {}", self.ring_name(queue, agent.ring));
         };
-        let destination = &queue.threads[thread].destination;
-        let location = &queue.rings[agent.ring].clause.location;
+        let destination = &queue.thread(thread).destination;
+        let location = &queue.ring(agent.ring).clause.location;
         format!("{process} of {destination} ({location})")
     }
 

@@ -174,7 +174,7 @@ impl Dispatch {
             return agents.waitlist_position;
         }
         let since = agents.waiting_since.unwrap_or(now);
-        let queue_time = queue_time_of(&queue.rings[ring], since);
+        let queue_time = queue_time_of(queue.ring(ring), since);
         WaitlistPosition { has_agents: agents.count > 0, queue_time, sequence: self.waitlists.next }
     }
 

@@ -17,8 +17,8 @@ impl Dispatch {
     }
 
     fn check_rings(&self, queue: &Queue, changes_limits: bool) {
-        for (id, ring) in queue.rings.iter() {
-            let recipients = ring.threads.iter().map(|thread| queue.threads[*thread].recipients);
+        for (id, ring) in queue.rings().iter() {
+            let recipients = ring.threads.iter().map(|thread| queue.thread(*thread).recipients);
             let recipients: u64 = recipients.map(u64::from).sum();
             assert_eq!(ring.recipients, recipients, "recipients of a ring");
             queue.check_jobs(id);
@@ -32,9 +32,9 @@ impl Dispatch {
                 all.filter(has_never_asked).count(),
                 "agents that never asked for work"
             );
-            for thread in ring.ready.iter(queue.threads.pool()) {
-                assert_eq!(queue.threads[thread].ring, id);
-                assert!(queue.threads[thread].is_ready);
+            for thread in ring.ready.iter(queue.threads().pool()) {
+                assert_eq!(queue.thread(thread).ring, id);
+                assert!(queue.thread(thread).is_ready);
             }
             for agent in &of_ring.idle {
                 assert!(matches!(self.agents[*agent].state(), AgentState::Idle(_)));
@@ -66,7 +66,7 @@ impl Dispatch {
             assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
-        let all = || queue.rings.iter().map(|(id, _)| &self.of_rings[id]);
+        let all = || queue.rings().iter().map(|(id, _)| &self.of_rings[id]);
         let waiting = all().filter(|ring| ring.waitlist.is_some()).count();
         assert_eq!(self.waitlists.len(), waiting, "rings on waitlists");
         let idle: usize = all().map(|ring| ring.idle.len()).sum();
@@ -78,13 +78,13 @@ impl Dispatch {
         for (id, agent) in self.agents.iter() {
             if let Some(thread) = agent.thread {
                 assert!(
-                    queue.threads[thread].agents.contains(&id),
+                    queue.thread(thread).agents.contains(&id),
                     "an agent's thread does not know it"
                 );
             }
             for vertex in agent.jobs() {
-                *jobs.entry(queue.vertices[vertex].message).or_default() += 1;
-                let place = queue.vertices[vertex].state;
+                *jobs.entry(queue.vertex(vertex).message).or_default() += 1;
+                let place = queue.vertex(vertex).state;
                 assert!(
                     matches!(place, VertexState::Fed | VertexState::Finished),
                     "a job is {place:?}"
@@ -94,13 +94,13 @@ impl Dispatch {
                 || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let jobs = jobs.get(&id).copied().unwrap_or_default();
             assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
         }
         let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
         let mut channels: HashMap<_, AgentCount> = HashMap::new();
-        for (id, ring) in queue.rings.iter().filter(|(id, _)| self.of_rings[*id].count > 0) {
+        for (id, ring) in queue.rings().iter().filter(|(id, _)| self.of_rings[*id].count > 0) {
             all.rings += 1;
             let count = channels.entry(ring.channel.clone()).or_default();
             count.agents += self.of_rings[id].count;

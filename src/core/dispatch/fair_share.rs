@@ -129,7 +129,7 @@ impl Dispatch {
         line: &Resource,
         waiting: &Waitlist,
     ) -> bool {
-        let ring_ref = &queue.rings[ring];
+        let ring_ref = queue.ring(ring);
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
             return false;
@@ -141,7 +141,7 @@ impl Dispatch {
         let staying = count.agents.saturating_sub(self.ending_soon(queue, cx.now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
-            let level = |ring: RingId| queue.rings[ring].clause.mail_priority.level();
+            let level = |ring: RingId| queue.ring(ring).clause.mail_priority.level();
             let has_less = self.of_rings[*first].count + 1 < self.of_rings[ring].count
                 && level(*first) <= level(ring);
             return has_less && staying == limit;
@@ -176,7 +176,7 @@ impl Dispatch {
         cx: &Context,
         ring: RingId,
     ) -> Option<Resource> {
-        let ring_ref = &queue.rings[ring];
+        let ring_ref = queue.ring(ring);
         let own = self.place_of(queue, cx.now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
@@ -206,7 +206,7 @@ impl Dispatch {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state() {
-            AgentState::Idle(since) if line.counts(&queue.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(queue.ring(agent.ring)) => Some(since),
             _ => None,
         };
         let longest_idle =
@@ -223,7 +223,7 @@ impl Dispatch {
             _ => false,
         };
         let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
-        agents.filter(|agent| ends_soon(agent) && line.counts(&queue.rings[agent.ring])).count()
+        agents.filter(|agent| ends_soon(agent) && line.counts(queue.ring(agent.ring))).count()
     }
 
     /// Returns true if a ring has waited for an agent for [`RING_TIME_SHARE`].

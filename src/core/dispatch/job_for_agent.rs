@@ -15,10 +15,10 @@ use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::queue::attempt_records::present_attempt;
-use crate::queue::{Diagnosis, Queue, RingId, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{Queue, RingId, ThreadId, VertexId, VertexState};
 use log::Level;
 use std::time::Duration;
-use zsched_config::{JobOrder, MailPriority};
+use zsched_config::MailPriority;
 use zsched_format::agent_protocol::AgentLine;
 use zsched_format::time::Timestamp;
 
@@ -27,8 +27,6 @@ use zsched_format::time::Timestamp;
 /// Without it, a thread that never runs dry would starve the others. A shorter time would waste
 /// connections.
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
-/// Maximum number of vertices from which `job-order=random` chooses.
-const MAX_RANDOM_CHOICES: usize = 32;
 
 /// A hungry agent that has left its thread, and gets another one.
 pub(crate) struct FreeAgent {
@@ -85,13 +83,13 @@ impl Scheduler {
 
     /// Ends a job: what is not finished waits for its next try.
     fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
-        self.packet_tried(self.queue.vertices[vertex].message);
+        self.packet_tried(self.queue.vertex(vertex).message);
         self.dispatch.update_window(&mut self.queue, &mut self.cx, agent, vertex);
         let found_nothing = std::mem::take(&mut self.dispatch.agents[agent].found_nothing);
         if !self.queue.release_job(vertex) {
             return;
         }
-        let missing = match (found_nothing, self.queue.vertices[vertex].reported) {
+        let missing = match (found_nothing, self.queue.vertex(vertex).reported) {
             (true, _) => {
                 Some("the agent found nothing to do in the control file, which is read again")
             }
@@ -105,11 +103,11 @@ impl Scheduler {
             let agent_ref = &self.dispatch.agents[agent];
             let text = format!("{text}{}", agent_ref.stray_lines.in_parentheses());
             self.queue.status_unreported(&mut self.cx, present_attempt(agent_ref), vertex, &text);
-            self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            self.queue.set_diagnosis(vertex, &text);
         }
         match found_nothing {
             true => {
-                let message = self.queue.vertices[vertex].message;
+                let message = self.queue.vertex(vertex).message;
                 self.admission.request_reread(&mut self.queue, &mut self.cx, message);
             }
             false => {
@@ -121,7 +119,7 @@ impl Scheduler {
 
     /// Makes a vertex wait that an agent has given back, by `wait`.
     pub(crate) fn defer(&mut self, vertex: VertexId, wait: fn(&mut Queue, &mut Context, VertexId)) {
-        match self.queue.messages[self.queue.vertices[vertex].message].is_kept() {
+        match self.queue.message(self.queue.vertex(vertex).message).is_kept() {
             true => self.queue.set_state(self.cx.now, vertex, VertexState::Held),
             false => wait(&mut self.queue, &mut self.cx, vertex),
         }
@@ -143,14 +141,14 @@ impl Dispatch {
     ) {
         let agent_ref = &mut self.agents[agent];
         let heard = std::mem::take(&mut agent_ref.signal);
-        let has_window = |thread: &ThreadId| queue.threads[*thread].window.is_some();
+        let has_window = |thread: &ThreadId| queue.thread(*thread).window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let cause = match heard {
                 DeliverySignal::Failure => queue.cause(
                     cx.now,
                     agent_ref.pid,
                     vertex,
-                    queue.vertices[vertex].diagnosis.clone(),
+                    queue.vertex(vertex).diagnosis.clone(),
                 ),
                 _ => None,
             };
@@ -166,7 +164,7 @@ impl Dispatch {
             return;
         }
         let agent_ref = &self.agents[agent];
-        let ring = &queue.rings[agent_ref.ring];
+        let ring = queue.ring(agent_ref.ring);
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
@@ -198,7 +196,7 @@ impl Dispatch {
         cx: &mut Context,
         FreeAgent { agent, former, burst }: FreeAgent,
     ) {
-        let ring = &queue.rings[self.agents[agent].ring];
+        let ring = queue.ring(self.agents[agent].ring);
         if ring.jobs.is_some() {
             if !self.feed_next(queue, admission, cx, agent, former, burst) {
                 self.send_idle(cx, agent);
@@ -227,7 +225,7 @@ impl Dispatch {
         self.agents.set_state(agent, AgentState::Starting);
         let agent_ref = &mut self.agents[agent];
         agent_ref.progress_at = cx.now;
-        if queue.rings[agent_ref.ring].jobs.is_some() {
+        if queue.ring(agent_ref.ring).jobs.is_some() {
             self.feed_next(queue, admission, cx, agent, Some(thread), 1);
         } else {
             self.attach(queue, cx, agent, thread);
@@ -255,7 +253,7 @@ impl Dispatch {
     /// Returns true if an agent gets no more work.
     fn gets_no_more_work(&self, queue: &Queue, cx: &Context, agent: AgentId) -> bool {
         let agent = &self.agents[agent];
-        let ring = &queue.rings[agent.ring];
+        let ring = queue.ring(agent.ring);
         let lived = cx.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
@@ -276,15 +274,15 @@ impl Dispatch {
         thread: ThreadId,
     ) -> bool {
         let agent = &self.agents[agent];
-        let is_ours = queue.threads[thread].ring == agent.ring;
+        let is_ours = queue.thread(thread).ring == agent.ring;
         let others_wait = || {
             let next = queue.next_ready(agent.ring).filter(|next| *next != thread);
-            next.is_some() && !queue.rings[agent.ring].clause.queue_only
+            next.is_some() && !queue.ring(agent.ring).clause.queue_only
         };
         is_ours
-            && !queue.threads[thread].held
-            && !queue.deferrals.contains_key(&thread)
-            && !self.window_exceeds_size(&queue.threads[thread])
+            && !queue.thread(thread).held
+            && !queue.is_being_deferred(queue.thread(thread))
+            && !self.window_exceeds_size(queue.thread(thread))
             && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 
@@ -320,22 +318,15 @@ impl Dispatch {
         agent: AgentId,
         vertex: VertexId,
     ) {
-        let Vertex { thread, message, .. } = queue.vertices[vertex];
-        queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Fed);
-        queue.vertices[vertex].fed_at(cx.now);
-        queue.messages.add_job(message);
-        let agent_ref = &mut self.agents[agent];
-        agent_ref.owed.push_back(Owed::Job(vertex));
-        let mut job = queue.messages[message].name.path().into_bytes();
-        let ring = &queue.rings[agent_ref.ring];
-        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
-        // is too large for a packet stays whole.
-        let vertex = &mut queue.vertices[vertex];
-        let has_packets = vertex.is_part() || vertex.pending <= ring.clause.packet;
-        vertex.set_part(has_packets);
-        if ring.host.is_none() || has_packets {
+        let ring = self.agents[agent].ring;
+        queue.feed(cx.now, vertex, ring);
+        self.agents[agent].owed.push_back(Owed::Job(vertex));
+        let vertex = queue.vertex(vertex);
+        let mut job = queue.message(vertex.message).name.path().into_bytes();
+        let has_packets = vertex.is_part();
+        if queue.ring(ring).host.is_none() || has_packets {
             job.push(b'\t');
-            job.extend_from_slice(queue.threads[thread].destination.host());
+            job.extend_from_slice(queue.thread(vertex.thread).destination.host());
         }
         if has_packets {
             let offsets = vertex.recipients.pending();
@@ -358,7 +349,7 @@ impl Dispatch {
         let ring = self.agents[agent].ring;
         self.of_rings[ring].idle.push(agent);
         self.agents.idle_count += 1;
-        queue.rings.mark(ring);
+        queue.mark_ring(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.waitlists.has_news = true;
     }
@@ -382,7 +373,7 @@ impl Dispatch {
 
     /// Number of jobs that an agent may still get, if `agent-jobs` limits it.
     fn jobs_left(&self, queue: &Queue, agent: &Agent) -> Option<u32> {
-        let limit = queue.rings[agent.ring].clause.agent_jobs?;
+        let limit = queue.ring(agent.ring).clause.agent_jobs?;
         Some(limit.saturating_sub(agent.jobs_fed))
     }
 
@@ -398,55 +389,5 @@ impl Dispatch {
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.pid = Some(pid);
         }
-    }
-}
-
-impl Queue {
-    /// The vertex of a thread that is fed next.
-    ///
-    /// With `job-order=random` it is one of those that have been due the longest. Any of them is
-    /// chosen with the same probability, so each is chosen soon, however many come after it.
-    fn choose_due(&self, cx: &mut Context, thread: ThreadId) -> Option<VertexId> {
-        let thread = &self.threads[thread];
-        match self.rings[thread.ring].clause.job_order {
-            JobOrder::Random => {
-                let choices = thread.due.len().min(MAX_RANDOM_CHOICES);
-                let index = if choices > 1 { cx.random.usize(0..choices) } else { 0 };
-                thread.due.iter(&self.vertices).nth(index)
-            }
-            JobOrder::Turns | JobOrder::Message => thread.due.first(),
-        }
-    }
-
-    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
-    ///
-    /// Called when the thread gets its first agent.
-    pub(crate) fn order_due(&mut self, thread: ThreadId) {
-        let ring = &self.rings[self.threads[thread].ring];
-        if !ring.clause.age_order || ring.jobs.is_some() {
-            return;
-        }
-        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
-        let mut due = self.threads[thread].due.to_vec(&self.vertices);
-        if due.is_sorted_by_key(age) {
-            return;
-        }
-        due.sort_by_key(age);
-        for vertex in due {
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Due);
-        }
-    }
-
-    /// Takes a job from an agent. Returns true if recipients are left.
-    ///
-    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
-    pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
-        let message = self.vertices[vertex].message;
-        self.messages[message].jobs -= 1;
-        let is_finished = self.vertices[vertex].state == VertexState::Finished;
-        if is_finished {
-            self.vertices.remove(vertex);
-        }
-        !is_finished
     }
 }

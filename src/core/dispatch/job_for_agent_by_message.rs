@@ -9,8 +9,7 @@ use crate::context::Context;
 use crate::dispatch::AgentId;
 use crate::dispatch::Dispatch;
 use crate::queue::Queue;
-use crate::queue::jobs::Entry;
-use crate::queue::{RingId, ThreadId};
+use crate::queue::ThreadId;
 
 impl Dispatch {
     /// Feeds an agent without a thread the next entry of its ring.
@@ -53,32 +52,5 @@ impl Dispatch {
             }
         }
         true
-    }
-}
-
-impl Queue {
-    /// Takes the next entry of a ring.
-    ///
-    /// If `must` names a thread, the entry must be in it.
-    fn select_next(
-        &mut self,
-        admission: &mut Admission,
-        cx: &mut Context,
-        ring: RingId,
-        preferred: Option<ThreadId>,
-        must: Option<ThreadId>,
-    ) -> Option<Entry> {
-        let jobs = self.rings[ring].jobs.as_deref_mut()?;
-        let (thread, vertex) = jobs.choose(cx.now, preferred)?;
-        if let Some(message) = jobs.take_preempting() {
-            admission.has_preempted(self, cx, ring, message);
-        }
-        if must.is_some_and(|must| must != thread) {
-            return None;
-        }
-        let message = self.vertices[vertex].message;
-        let jobs = self.rings[ring].jobs.as_deref_mut()?;
-        jobs.select(message, thread, vertex);
-        Some((thread, vertex))
     }
 }

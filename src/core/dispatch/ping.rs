@@ -34,7 +34,7 @@ impl Dispatch {
 
     /// When an idle agent is retired: at the end of `idlemax` or of `agent-life`.
     pub(crate) fn idle_end(&self, queue: &Queue, agent: &Agent, since: Timestamp) -> Timestamp {
-        let clause = &queue.rings[agent.ring].clause;
+        let clause = &queue.ring(agent.ring).clause;
         let end_of_life = clause.agent_life.map(|life| agent.started_at + life);
         let enough = since + clause.idle_max;
         end_of_life.map_or(enough, |end| end.min(enough))

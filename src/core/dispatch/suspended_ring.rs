@@ -81,9 +81,9 @@ impl Dispatch {
         if self.end_suspension(cx, ring) {
             let name = self.ring_name(queue, ring);
             cx.log(Level::Info, format!("{name}: its agents can be started again"));
-            queue.rings.mark(ring);
+            queue.mark_ring(ring);
         } else if !was_proven {
-            queue.rings.mark(ring);
+            queue.mark_ring(ring);
         }
     }
 
@@ -102,7 +102,7 @@ impl Dispatch {
         self.of_rings[ring].starts.unproven -= 1;
         let agents = &self.of_rings[ring];
         let others_work = agents.count > agents.starts.unproven;
-        if !is_to_blame || others_work || queue.rings[ring].is_retired {
+        if !is_to_blame || others_work || queue.ring(ring).is_retired {
             return;
         }
         // Agents that were started at the same time count once.
@@ -138,7 +138,7 @@ impl Dispatch {
         let planned = std::mem::replace(&mut failure.until, cx.now);
         cx.timers.cancel(planned, Timer::Ring(ring));
         cx.timers.add(cx.now, Timer::Ring(ring));
-        queue.rings.mark(ring);
+        queue.mark_ring(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
@@ -152,7 +152,7 @@ impl Dispatch {
 
     /// Name of a ring in the log: its pattern and clause.
     pub(crate) fn ring_name(&self, queue: &Queue, ring: RingId) -> String {
-        let clause = &queue.rings[ring].clause;
+        let clause = &queue.ring(ring).clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

@@ -21,7 +21,7 @@ use crate::query::view::View;
 use crate::queue::retry::{max_wait, seconds_of};
 use crate::queue::{
     Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
-    UnreachableReason, UnreachableReport, Vertex, VertexId,
+    UnreachableReason, UnreachableReport, VertexId,
 };
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -177,18 +177,15 @@ impl LearnedState {
         let Some(unclaimed) = &mut self.unclaimed else {
             return RestoreAction::Unknown;
         };
-        let vertex_ref = &mut queue.vertices[vertex];
         let (number, modified) =
-            (queue.messages[message].name.number(), queue.messages[message].modified);
-        let destination = queue.threads[vertex_ref.thread].destination.clone();
+            (queue.message(message).name.number(), queue.message(message).modified);
+        let destination = queue.thread(queue.vertex(vertex).thread).destination.clone();
         let learned = unclaimed.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return RestoreAction::Unknown;
         };
         let attempts = u16::try_from(learned.attempts).unwrap_or(u16::MAX);
-        (vertex_ref.attempts, vertex_ref.reports) = (attempts, attempts);
-        vertex_ref.step = learned.step;
-        vertex_ref.diagnosis = learned.diagnosis;
+        queue.restore_attempts(vertex, attempts, learned.step, learned.diagnosis);
         RestoreAction::of(learned.attempts, learned.due)
     }
 }
@@ -215,7 +212,7 @@ struct UnclaimedVertex {
 impl Scheduler {
     /// Restores the state of a new thread, unless its wake-up is past.
     pub(super) fn restore_thread(&mut self, thread: ThreadId) {
-        let thread_ref = &mut self.queue.threads[thread];
+        let thread_ref = self.queue.thread(thread);
         let unclaimed = self.learned.unclaimed.as_mut();
         let Some(learned) =
             unclaimed.and_then(|unclaimed| unclaimed.threads.remove(&thread_ref.destination))
@@ -228,8 +225,7 @@ impl Scheduler {
         if let Some(size) = learned.window {
             self.dispatch.restore_window(&self.queue, thread, size);
         }
-        let thread_ref = &mut self.queue.threads[thread];
-        let clause = &self.queue.rings[thread_ref.ring].clause;
+        let clause = self.queue.clause(thread);
         let on_request = clause.is_etrn_only();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.cx.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
@@ -240,16 +236,16 @@ impl Scheduler {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
             planned: wakeup.map_or(0, seconds_of),
         };
-        thread_ref.retry = Retry { steps, ..Retry::default() };
-        thread_ref.retry.unreachable = until.map(|until| {
+        let unreachable = until.map(|until| {
             // Files of an earlier version do not say how it was known.
             let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
             let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.to_report()));
             Box::new(Unreachable { until, reason, cause })
         });
+        self.queue.set_retry(thread, Retry { steps, unreachable, ..Retry::default() });
         if is_dead {
             self.dispatch.probe_dead_window(&self.queue, thread);
-            self.queue.threads[thread].retry.unreachable = None;
+            self.queue.forget_unreachable(thread);
         }
     }
 
@@ -273,7 +269,7 @@ impl<'s> View<'s> {
     }
 
     fn learned_thread(self, id: ThreadId) -> Option<LearnedThread> {
-        let thread = self.core.queue.threads.get(id)?;
+        let thread = self.core.queue.threads().get(id)?;
         let (window, relay) = (
             self.core.dispatch.learned_window(&self.core.queue, id),
             self.core.dispatch.learned_relay(&self.core.queue, id),
@@ -286,31 +282,14 @@ impl<'s> View<'s> {
 
     fn learned_vertex(self, vertex: VertexId) -> Option<LearnedVertex> {
         let due = self.core.queue.own_due(vertex);
-        let vertex = &self.core.queue.vertices[vertex];
-        let message = &self.core.queue.messages[vertex.message];
-        let (channel, host) = names(&self.core.queue.threads[vertex.thread].destination)?;
+        let vertex = self.core.queue.vertex(vertex);
+        let message = self.core.queue.message(vertex.message);
+        let (channel, host) = names(&self.core.queue.thread(vertex.thread).destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
         let (attempts, step) = (vertex.attempts.into(), vertex.step);
         let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)
-    }
-}
-
-impl Queue {
-    /// Restores another vertex of a message and thread like the first.
-    pub(crate) fn restore_like(
-        &mut self,
-        vertex: VertexId,
-        first: (VertexId, RestoreAction),
-    ) -> RestoreAction {
-        let (first, action) = first;
-        let Vertex { attempts, reports, step, .. } = self.vertices[first];
-        let diagnosis = self.vertices[first].diagnosis.clone();
-        let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.reports, vertex.step) = (attempts, reports, step);
-        vertex.diagnosis = diagnosis;
-        action
     }
 }
 

@@ -8,9 +8,8 @@ use crate::operator::overrides::{
     Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
 use crate::query::view::View;
-use crate::queue::{Destination, Queue, Ring, RingId, Thread, ThreadId};
+use crate::queue::{Destination, Ring};
 use crate::timers::Timer;
-use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 
@@ -81,13 +80,6 @@ impl Scheduler {
 }
 
 impl Overrides {
-    /// Applies the limit in force to a thread. Returns true on change.
-    pub(crate) fn apply_limits_to_thread(&self, queue: &mut Queue, thread: ThreadId) -> bool {
-        let destination = &queue.threads[thread].destination;
-        let max_agents = self.limit_of_thread(destination).map(|set| set.value);
-        std::mem::replace(&mut queue.threads[thread].max_agents, max_agents) != max_agents
-    }
-
     /// Returns the limit of a ring that an operator has set.
     pub fn limit_of(&self, ring: &Ring, limit: LimitName) -> Option<&LimitOverride> {
         self.limits.iter().rev().find(|set| set.limit == limit && set.is_of_ring(ring))
@@ -135,7 +127,7 @@ impl<'s> View<'s> {
         };
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         let (channel, host) = (channel.as_bytes(), host.as_bytes());
-        let mut rings = self.core.queue.rings.iter().map(|(_, ring)| ring);
+        let mut rings = self.core.queue.rings().iter().map(|(_, ring)| ring);
         let ring = rings.find(|ring| ring.has_pattern(pattern));
         let clause = ring.map(|ring| ring.configured.clone());
         let clause = clause.unwrap_or_else(|| self.core.cx.config.select_or_default(channel, host));
@@ -175,7 +167,7 @@ impl<'s> View<'s> {
 }
 
 impl LimitOverride {
-    fn is_of_ring(&self, ring: &Ring) -> bool {
+    pub(crate) fn is_of_ring(&self, ring: &Ring) -> bool {
         matches!(&self.scope, Scope::Ring(pattern) if ring.has_pattern(pattern))
     }
 }
@@ -190,43 +182,5 @@ impl LimitName {
             LimitName::MaxThr => Some(clause.max_thread),
             LimitName::Overfeed => Some(clause.overfeed),
         }
-    }
-}
-
-/// Returns the clause of a ring with the limits in force.
-fn limited(overrides: &Overrides, ring: &Ring) -> Rc<Clause> {
-    let mut clause = ring.configured.clone();
-    for set in overrides.limits.iter().filter(|set| set.is_of_ring(ring)) {
-        let clause = Rc::make_mut(&mut clause);
-        match set.limit {
-            LimitName::MaxTa => clause.max_agents = Some(set.value),
-            LimitName::MaxChannel => clause.max_channel = Some(set.value),
-            LimitName::MaxRing => clause.max_ring = Some(set.value),
-            LimitName::MaxThr => clause.max_thread = set.value,
-            LimitName::Overfeed => clause.overfeed = set.value,
-        }
-    }
-    clause
-}
-
-impl Queue {
-    /// Applies the limits in force to a ring.
-    pub(crate) fn apply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        let ring = &mut self.rings[ring];
-        ring.clause = limited(overrides, ring);
-        ring.limits_seen = overrides.limits_version;
-    }
-
-    /// Applies the limits to a ring, if they have changed since.
-    pub(crate) fn reapply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        if self.rings[ring].limits_seen != overrides.limits_version {
-            self.apply_limits_to_ring(overrides, ring);
-            self.rings.mark(ring);
-        }
-    }
-
-    /// Maximum number of agents that may work on a thread.
-    pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
-        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
     }
 }

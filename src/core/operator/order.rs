@@ -341,19 +341,6 @@ impl Dispatch {
     }
 }
 
-impl Queue {
-    fn has_agents_now(&self, thread: ThreadId) -> bool {
-        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
-    }
-
-    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
-        let find = |destination: &Destination| {
-            self.threads.find(destination.channel(), destination.host())
-        };
-        destinations.iter().filter_map(find).collect()
-    }
-}
-
 impl Effect {
     /// Adds the effect of another order, or of another part of it.
     pub fn add(&mut self, other: &Effect) {

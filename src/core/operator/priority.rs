@@ -4,11 +4,10 @@
 //! and the rest of the message is chosen by the new priority. With the priority `z` it is kept.
 
 use crate::Scheduler;
-use crate::context::Context;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
 use crate::query::view::View;
-use crate::queue::{MessageId, Queue, VertexState};
+use crate::queue::VertexState;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
@@ -24,7 +23,7 @@ impl Scheduler {
         let mut all = Effect::default();
         for id in messages {
             let Some(message) = self.queue.message_of(*id) else { continue };
-            if self.queue.messages[message].priority == priority {
+            if self.queue.message(message).priority == priority {
                 continue;
             }
             let is_new = !self.overrides.priorities.contains_key(&id.number);
@@ -45,38 +44,18 @@ impl View<'_> {
     /// Returns what another priority of a message would change.
     pub fn dry_run_priority(self, id: SpoolId, priority: u8) -> Effect {
         let message =
-            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message]);
+            self.core.queue.message_of(id).map(|message| self.core.queue.message(message));
         let Some(message) = message.filter(|message| message.priority != priority) else {
             return Effect::default();
         };
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in message.vertices.iter(&self.core.queue.vertices) {
-            let vertex = &self.core.queue.vertices[vertex];
+        for vertex in message.vertices.iter(self.core.queue.vertices()) {
+            let vertex = self.core.queue.vertex(vertex);
             match vertex.state {
                 VertexState::Fed => effect.busy += vertex.pending,
                 _ => effect.recipients += vertex.pending,
             }
         }
         effect
-    }
-}
-
-impl Queue {
-    fn change_priority(&mut self, cx: &mut Context, message: MessageId, priority: u8) {
-        let was_kept = self.messages[message].is_kept();
-        if was_kept {
-            self.messages[message].priority = priority;
-            self.let_go(cx, message);
-            return;
-        }
-        // Its jobs have the former place in line until all of their entries have left.
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            self.dequeue_vertex(vertex);
-        }
-        self.messages[message].priority = priority;
-        self.enqueue_message(cx.now, message);
-        if self.messages[message].is_kept() {
-            self.keep_back(cx.now, message);
-        }
     }
 }

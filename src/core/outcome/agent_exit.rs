@@ -8,15 +8,15 @@
 //! recipient before. What it has not reported is due at once.
 
 use crate::Scheduler;
-use crate::action::{Action, StopMode};
+use crate::action::StopMode;
 use crate::context::Context;
 use crate::dispatch::ping::MAX_PING_TIME;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::event::AgentEnd;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::{
-    AfterJob, DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason,
-    UnreachableReport, VertexId, VertexState,
+    DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason, UnreachableReport,
+    VertexId,
 };
 use crate::timers::Timer;
 use log::Level;
@@ -42,7 +42,7 @@ impl Scheduler {
         self.dispatch.log_end(&self.queue, &mut self.cx, &agent_ref, end);
         self.queue.clear_locks(&mut self.cx, &agent_ref);
         if let Some(thread) = agent_ref.thread {
-            self.queue.threads[thread].agents.retain(|other| *other != agent);
+            self.queue.remove_agent(thread, agent);
             self.dispatch.leave_window_with_agent(
                 &mut self.queue,
                 &mut self.cx,
@@ -59,7 +59,7 @@ impl Scheduler {
                 agent_ref.signal,
                 None,
             );
-            let keep_dying = self.queue.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
+            let keep_dying = self.queue.thread(thread).consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(thread, &agent_ref, end);
             }
@@ -75,7 +75,7 @@ impl Scheduler {
             );
         }
         self.dispatch.waitlists.has_news = true;
-        self.queue.rings.mark(agent_ref.ring);
+        self.queue.mark_ring(agent_ref.ring);
     }
 
     /// Takes back the jobs of an agent that has ended.
@@ -96,7 +96,7 @@ impl Scheduler {
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(vertex, agent, end);
-            } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
+            } else if is_present && agent.deferrals >= self.queue.vertex(vertex).pending {
                 self.defer(vertex, Queue::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
                 self.defer(vertex, Queue::wait_for_destination);
@@ -112,13 +112,12 @@ impl Scheduler {
         let text = describe_end(agent, end, " while it had this job");
         self.queue.status_unreported(&mut self.cx, present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
-            let thread = self.queue.vertices[vertex].thread;
-            self.queue.threads[thread].consecutive_deaths =
-                self.queue.threads[thread].consecutive_deaths.saturating_add(1);
+            let thread = self.queue.vertex(vertex).thread;
+            self.queue.count_death(thread);
             // A report of the agent is worth more than this diagnosis.
-            if !self.queue.vertices[vertex].reported {
+            if !self.queue.vertex(vertex).reported {
                 self.queue.count_attempt(vertex);
-                self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+                self.queue.set_diagnosis(vertex, &text);
             }
         }
         self.defer(vertex, Queue::wait_after_try);
@@ -127,7 +126,7 @@ impl Scheduler {
     /// Defers everything due in a thread, because its agents die.
     fn defer_due(&mut self, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        self.queue.threads[thread].consecutive_deaths = 0;
+        self.queue.forget_deaths(thread);
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,
@@ -161,7 +160,7 @@ impl Dispatch {
         }
         // An agent that takes no more work leaves room for another one.
         if let Some(thread) = self.agents[agent].thread {
-            queue.threads.mark(thread);
+            queue.mark_thread(thread);
         }
     }
 
@@ -207,7 +206,7 @@ impl Dispatch {
 
     /// Returns when an agent must be checked, if it does nothing before.
     fn agent_deadline(&self, queue: &Queue, agent: &Agent) -> Option<Timestamp> {
-        let clause = &queue.rings[agent.ring].clause;
+        let clause = &queue.ring(agent.ring).clause;
         match agent.state() {
             AgentState::Parking if agent.pinged.is_some() => {
                 Some(agent.progress_at + clause.agent_timeout.min(MAX_PING_TIME))
@@ -242,37 +241,10 @@ impl Dispatch {
 
     fn subtract_agent(&mut self, queue: &Queue, now: Timestamp, id: AgentId, agent: &Agent) {
         self.leave_pool(id, agent.state(), agent.ring);
-        self.agents.counts.remove(id, &queue.rings[agent.ring], &mut self.of_rings[agent.ring]);
+        self.agents.counts.remove(id, queue.ring(agent.ring), &mut self.of_rings[agent.ring]);
         if self.of_rings[agent.ring].count == 0 {
             self.restart_ring_wait(queue, now, agent.ring);
         }
-    }
-}
-
-impl Queue {
-    /// Clears the locks of a dead agent: they would exclude its successor.
-    fn clear_locks(&self, cx: &mut Context, agent: &Agent) {
-        let Some(pid) = agent.pid else {
-            return;
-        };
-        for vertex in agent.jobs() {
-            let message = &self.messages[self.vertices[vertex].message];
-            let is_finished = self.vertices[vertex].state == VertexState::Finished;
-            if !is_finished || message.is_partial {
-                cx.act(Action::ClearLocks { name: message.name.clone(), pid });
-            }
-        }
-    }
-
-    /// Returns true if a job not begun must wait.
-    ///
-    /// It must if its host may not be tried, its message is kept, or an operator has removed it.
-    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
-        let vertex = &self.vertices[vertex];
-        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
-        let is_blocked = known.is_some_and(|known| known.reason.is_firm());
-        let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
-        is_blocked || has_fate || self.messages[vertex.message].is_kept()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::outcome::notes::{NoteContent, Notes};
-use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
+use crate::queue::{Diagnosis, MessageId, Queue, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -40,12 +40,12 @@ impl Scheduler {
             let text = format!("reports about {}, which is gone from the spool", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         }
-        let Some(message) = self.queue.messages.find(report.number) else {
+        let Some(message) = self.queue.messages().find(report.number) else {
             let text = format!("reports about {}, which is not loaded", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         };
         let Some(recipient) = self.find_recipient(agent, message, report.offset) else {
-            let id = self.queue.messages[message].spool_id();
+            let id = self.queue.message(message).spool_id();
             let text = format!("reports about offset {} of {id}: no such recipient", report.offset);
             return self.log_about_agent(agent, Level::Info, text);
         };
@@ -103,11 +103,8 @@ impl Scheduler {
         report: &RecipientReport<'_>,
     ) {
         let vertex = recipient.vertex();
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.apply_clock_step(&mut self.cx, thread);
-        let thread_ref = &mut self.queue.threads.pool_mut()[thread];
-        thread_ref.consecutive_deaths = 0;
-        thread_ref.attempts = thread_ref.attempts.saturating_add(1);
+        let thread = self.queue.vertex(vertex).thread;
+        self.queue.count_report(&mut self.cx, thread);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = self.cx.now;
         agent_ref.signal = agent_ref.signal.max(match report.status {
@@ -123,7 +120,7 @@ impl Scheduler {
         }
         self.dispatch.learn_relay_of_report(&mut self.queue, &mut self.cx, thread, report.notary);
         self.queue.count_attempt(vertex);
-        if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
+        if is_loaded && self.queue.vertex(vertex).state != VertexState::Fed {
             self.queue.watch_expiry(self.cx.now, vertex);
         }
     }
@@ -176,7 +173,7 @@ impl Scheduler {
         offset: u32,
     ) -> Option<ReportedRecipient> {
         let has_recipient = |vertex: &VertexId| {
-            let vertex = &self.queue.vertices[*vertex];
+            let vertex = self.queue.vertex(*vertex);
             vertex.state != VertexState::Finished
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
@@ -191,15 +188,15 @@ impl Scheduler {
                 .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
         let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
-        let vertices = &self.queue.messages[message].vertices;
+        let vertices = &self.queue.message(message).vertices;
         let vertex =
-            present_job.or_else(|| vertices.iter(&self.queue.vertices).find(has_recipient));
+            present_job.or_else(|| vertices.iter(self.queue.vertices()).find(has_recipient));
         vertex.map(ReportedRecipient::Loaded)
     }
 
     /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
     fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
-        let message = self.queue.vertices[vertex].message;
+        let message = self.queue.vertex(vertex).message;
         match report.status {
             ReportStatus::Ok => self.notes.note_report(
                 &mut self.queue,
@@ -217,7 +214,7 @@ impl Scheduler {
             ),
             // The agent has written the `d` line.
             ReportStatus::Ok2 | ReportStatus::Error2 => {
-                self.queue.messages[message].owes_report = true
+                self.queue.message_mut(message).owes_report = true
             }
             _ => {}
         }
@@ -229,7 +226,7 @@ impl Scheduler {
                 report.offset,
             );
         }
-        self.queue.host_answered(&mut self.cx, self.queue.vertices[vertex].thread);
+        self.queue.host_answered(&mut self.cx, self.queue.vertex(vertex).thread);
     }
 
     /// Logs a report without a known result; an earlier diagnosis stays.
@@ -239,8 +236,8 @@ impl Scheduler {
         recipient: ReportedRecipient,
         report: &RecipientReport<'_>,
     ) {
-        let vertex = &self.queue.vertices[recipient.vertex()];
-        let id = self.queue.messages[vertex.message].spool_id();
+        let vertex = self.queue.vertex(recipient.vertex());
+        let id = self.queue.message(vertex.message).spool_id();
         let log = format!("reports about offset {} of {id}: unknown status word", report.offset);
         let text = "the agent reported an unknown status";
         let known = vertex.diagnosis.clone();
@@ -256,7 +253,7 @@ impl Dispatch {
     /// Its reports about the number are then not about a message that was given the number since.
     fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
         self.agents[agent].jobs().any(|vertex| {
-            let message = &queue.messages[queue.vertices[vertex].message];
+            let message = queue.message(queue.vertex(vertex).message);
             message.is_forgotten && message.name.number() == number
         })
     }
@@ -278,31 +275,6 @@ impl Notes {
             text: report.message.into(),
         };
         self.note(queue, cx, message, content);
-    }
-}
-
-impl Queue {
-    /// Counts a report, and the job if it is the first one in it.
-    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        let vertex_ref = &mut self.vertices[vertex];
-        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
-        if std::mem::replace(&mut vertex_ref.is_counted, true) {
-            return;
-        }
-        self.change_vertex(vertex, |vertex| {
-            vertex.attempts = vertex.attempts.saturating_add(1);
-            vertex.tried = true;
-            if vertex.after_job == AfterJob::OneMoreTry {
-                vertex.after_job = AfterJob::Usual;
-            }
-        });
-    }
-
-    /// Stores the diagnosis of a recipient that is not finished.
-    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
-        let vertex = &mut self.vertices[vertex];
-        vertex.diagnosis = Some(diagnosis);
-        vertex.reported = true;
     }
 }
 

@@ -5,13 +5,11 @@
 //! works on the message. A message does not leave the spool before.
 
 use crate::Scheduler;
-use crate::action::Action;
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::outcome::notes::NoteContent;
 use crate::outcome::notes::Notes;
 use crate::queue::{MessageId, Queue, VertexId};
-use crate::timers::Timer;
 use log::Level;
 use std::collections::BTreeSet;
 use zsched_spool::Arrival;
@@ -23,7 +21,7 @@ impl Scheduler {
     /// An agent may have taken one since it was added: one of an earlier scheduler, or one with
     /// another job for that host. Its outcome is read when that agent is done.
     pub(crate) fn queue_alternatives(&mut self, message: MessageId, mut arrival: Arrival) {
-        let message_ref = &mut self.queue.messages[message];
+        let message_ref = self.queue.message_mut(message);
         let (known, last) = (message_ref.last_recipient, arrival.last_recipient);
         if arrival.locked.iter().any(|offset| *offset > known) {
             return self.queue.retry_alternatives(&mut self.cx, message);
@@ -39,7 +37,7 @@ impl Scheduler {
             return;
         }
         let added: usize = arrival.groups.iter().map(|group| group.offsets.len()).sum();
-        let id = self.queue.messages[message].spool_id();
+        let id = self.queue.message(message).spool_id();
         self.cx
             .log(Level::Info, format!("{id}: {added} alternatives of failed recipients are tried"));
         let before: BTreeSet<VertexId> = self.queue.vertex_ids_of(message).into_iter().collect();
@@ -63,7 +61,7 @@ impl Notes {
         message: MessageId,
         offset: u32,
     ) {
-        if queue.messages[message].has_alternatives {
+        if queue.message(message).has_alternatives {
             let content = NoteContent::without_text(vec![offset], OutcomeKind::FailedAlternative);
             self.note(queue, cx, message, content);
         }
@@ -78,35 +76,11 @@ impl Admission {
         cx: &mut Context,
         message: MessageId,
     ) {
-        let message_ref = &queue.messages[message];
+        let message_ref = queue.message(message);
         let is_at_work = message_ref.notes > 0 || message_ref.jobs > 0 || message_ref.is_rereading;
         if message_ref.wants_alternative && !is_at_work && !message_ref.is_removing {
-            queue.messages[message].wants_alternative = false;
+            queue.message_mut(message).wants_alternative = false;
             self.request_reread(queue, cx, message);
         }
-    }
-}
-
-impl Queue {
-    /// The control file could not be read again: that is repeated if there are alternatives.
-    pub(crate) fn retry_alternatives(&mut self, cx: &mut Context, message: MessageId) {
-        if self.messages[message].has_alternatives {
-            self.messages[message].is_rereading = true;
-            let again = cx.now + cx.settings.failed_write;
-            cx.timers.add(again, Timer::ReadAgain(message));
-        }
-    }
-
-    /// Reads a control file again after a failed attempt.
-    pub(crate) fn read_again_timer(&self, cx: &mut Context, message: MessageId) {
-        // The message may be gone, and its number that of another one, which is read twice then.
-        let message_ref = self.messages.get(message);
-        if let Some(message) = message_ref.filter(|message| message.is_rereading) {
-            cx.act(Action::ReadAgain(message.name.clone()));
-        }
-    }
-
-    fn vertex_ids_of(&self, message: MessageId) -> Vec<VertexId> {
-        self.messages[message].vertices.to_vec(&self.vertices)
     }
 }

@@ -78,9 +78,9 @@ impl Notes {
             assert_eq!(note.ticket, *ticket, "a note under another ticket");
             *unwritten.entry(note.name.number()).or_default() += 1;
         }
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let number = message.name.number();
-            let is_named = queue.messages.find(number) == Some(id);
+            let is_named = queue.messages().find(number) == Some(id);
             let notes = if is_named { unwritten.remove(&number) } else { None };
             assert_eq!(message.notes, notes.unwrap_or_default(), "{}: notes", message.name);
         }
@@ -98,9 +98,9 @@ impl Notes {
         let NoteContent { offsets, occasion, notary, text } = content;
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        let name = queue.messages[message].name.clone();
+        let name = queue.message(message).name.clone();
         let note = Note { ticket, name, offsets, occasion, time: cx.now, notary, message: text };
-        queue.messages[message].notes += 1;
+        queue.message_mut(message).notes += 1;
         self.unwritten.insert(ticket, note.clone());
         self.orders.extend(cx.add_order_part().map(|order| (ticket, order)));
         cx.act(Action::Note(note));
@@ -172,9 +172,9 @@ impl Scheduler {
         if let Some(order) = self.notes.take_order(ticket) {
             self.orders.finish_order_part(&mut self.cx, order, None);
         }
-        if let Some(message) = self.queue.messages.find(name.number()) {
-            self.queue.messages[message].notes -= 1;
-            self.queue.messages[message].owes_report |= wrote;
+        if let Some(message) = self.queue.messages().find(name.number()) {
+            self.queue.message_mut(message).notes -= 1;
+            self.queue.message_mut(message).owes_report |= wrote;
         }
     }
 }

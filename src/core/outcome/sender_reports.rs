@@ -62,7 +62,7 @@ impl SenderReports {
 
     /// Panics if a message that owes a report waits for nothing.
     pub fn check(&self, queue: &Queue) {
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let is_requested = message.report == SenderReportState::Requested;
             assert_eq!(self.has(id), is_requested, "{}: report", message.name);
             let has_failed = message.report == SenderReportState::Failed;
@@ -84,27 +84,27 @@ impl SenderReports {
         cx: &mut Context,
         message: MessageId,
     ) -> bool {
-        let message_ref = &queue.messages[message];
+        let message_ref = queue.message(message);
         let is_owed = message_ref.owes_report
             && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
         if is_owed {
             self.request_report(queue, cx, message);
         }
-        queue.messages[message].report != SenderReportState::None
+        queue.message(message).report != SenderReportState::None
     }
 
     /// The interval of a planned report is over, or a failed one is tried again.
     pub(crate) fn report_timer(&mut self, queue: &mut Queue, cx: &mut Context, message: MessageId) {
         // The message may be gone, and its number that of another one, which is reported early
         // then.
-        let report = queue.messages.get(message).map(|message| message.report);
+        let report = queue.messages().get(message).map(|message| message.report);
         if matches!(report, Some(SenderReportState::Planned | SenderReportState::Failed)) {
             self.request_report(queue, cx, message);
         }
     }
 
     fn request_report(&mut self, queue: &mut Queue, cx: &mut Context, message: MessageId) {
-        let message_ref = &mut queue.messages[message];
+        let message_ref = queue.message_mut(message);
         message_ref.report = SenderReportState::Requested;
         // Lines that are written from now on may come too late for this report.
         message_ref.owes_report = false;
@@ -120,7 +120,7 @@ impl SenderReports {
             self.last_ticket += 1;
             let ticket = self.last_ticket;
             self.at_work.insert(ticket, Some(message));
-            let message = &queue.messages[message];
+            let message = queue.message(message);
             let (name, is_finished) = (message.name.clone(), message.is_finished());
             cx.act(Action::Report { ticket, name, is_finished });
         }
@@ -130,7 +130,7 @@ impl SenderReports {
 impl Scheduler {
     /// Plans the report that a message owes, or requests it if the message is finished.
     pub(crate) fn settle_report(&mut self, message: MessageId) {
-        let message_ref = &self.queue.messages[message];
+        let message_ref = self.queue.message(message);
         let is_finished = message_ref.is_finished();
         let is_owed = message_ref.owes_report || (is_finished && message_ref.has_unnoted_failures);
         if !is_owed || message_ref.is_removing || message_ref.is_forgotten {
@@ -146,7 +146,7 @@ impl Scheduler {
                     true => Duration::ZERO,
                     false => self.cx.config.parameters.global_report_interval,
                 };
-                self.queue.messages[message].report = SenderReportState::Planned;
+                self.queue.message_mut(message).report = SenderReportState::Planned;
                 self.cx.timers.add(self.cx.now + interval, Timer::Report(message));
             }
             SenderReportState::Planned
@@ -166,11 +166,11 @@ impl Scheduler {
         let Some(message) = message else {
             return;
         };
-        let name = self.queue.messages[message].name.clone();
+        let name = self.queue.message(message).name.clone();
         match outcome {
             Ok(left) => {
                 self.notes.write_succeeded(name.number());
-                let message = &mut self.queue.messages[message];
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.owes_report |= left.lines;
                 message.has_unnoted_failures = left.unnoted_failures;
@@ -178,7 +178,7 @@ impl Scheduler {
             Err(ErrorKind::NotFound) => {
                 let text = format!("{name}: the message is gone, and with it a report");
                 self.cx.log(Level::Error, text);
-                let message = &mut self.queue.messages[message];
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.has_unnoted_failures = false;
             }
@@ -186,7 +186,7 @@ impl Scheduler {
                 let text =
                     format!("{name}: the control file is malformed now: no report can be sent");
                 self.cx.log(Level::Error, text);
-                let message = &mut self.queue.messages[message];
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.has_undeliverable_lines = true;
             }
@@ -200,7 +200,7 @@ impl Scheduler {
                 let text = format!("{name}: cannot put a report into router/: {why}");
                 self.notes.write_failed(&mut self.cx, name.number(), text);
                 self.sender_reports.failed.insert(message);
-                let message_ref = &mut self.queue.messages[message];
+                let message_ref = self.queue.message_mut(message);
                 message_ref.report = SenderReportState::Failed;
                 message_ref.owes_report = true;
                 self.cx

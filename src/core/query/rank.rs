@@ -30,7 +30,7 @@ impl<'s> View<'s> {
     pub(super) fn rank_of(self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
         let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
-        let id = |message: MessageId| self.core.queue.messages[message].spool_id();
+        let id = |message: MessageId| self.core.queue.message(message).spool_id();
         let job = jobs.rank(self.core.cx.now, vertex.message, id)?;
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {

@@ -257,7 +257,7 @@ impl<'s> View<'s> {
         let waves = thread.waiting.waves().map(|(.., first)| first);
         let mut next = thread.due.first().into_iter().chain(waves).chain(thread.held_back.first());
         next.find_map(|vertex| {
-            let diagnosis = self.core.queue.vertices[vertex].diagnosis.as_ref()?;
+            let diagnosis = self.core.queue.vertex(vertex).diagnosis.as_ref()?;
             Some(&diagnosis.message[..])
         })
     }
@@ -269,7 +269,7 @@ impl<'s> View<'s> {
                             why: fn(View<'s>, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), &self.core.queue.vertices[first], why))
+            Some(self.wait(thread, list.len(), self.core.queue.vertex(first), why))
         };
         let due = of_list(&thread.due, |view, thread, _| view.why_due(thread, None));
         let waiting = self.waits_of_waves(thread);
@@ -286,9 +286,7 @@ impl<'s> View<'s> {
             let why = self.why_waiting(thread, wave);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
-                None => {
-                    waits.push(self.wait(thread, vertices, &self.core.queue.vertices[first], why))
-                }
+                None => waits.push(self.wait(thread, vertices, self.core.queue.vertex(first), why)),
             }
         }
         waits
@@ -340,18 +338,18 @@ impl<'s> View<'s> {
         let agent_ref = &self.core.dispatch.agents[agent];
         let jobs = agent_ref
             .jobs()
-            .filter(|job| self.core.queue.vertices[*job].state == VertexState::Fed)
+            .filter(|job| self.core.queue.vertex(*job).state == VertexState::Fed)
             .count();
-        let first = agent_ref.jobs().next().map(|job| &self.core.queue.vertices[job])?;
+        let first = agent_ref.jobs().next().map(|job| self.core.queue.vertex(job))?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
-        let thread = &self.core.queue.threads[agent_ref.thread?];
+        let thread = self.core.queue.thread(agent_ref.thread?);
         let heard = agent_ref.progress_at;
         (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, heard, jobs }))
     }
 
     fn why_fed(self, vertex: VertexId) -> Why {
         let mut agents =
-            self.core.queue.threads[self.core.queue.vertices[vertex].thread].agents.iter();
+            self.core.queue.thread(self.core.queue.vertex(vertex).thread).agents.iter();
         let has_it =
             |agent: &&AgentId| self.core.dispatch.agents[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
@@ -359,7 +357,7 @@ impl<'s> View<'s> {
         else {
             return Why::Turn;
         };
-        let since = self.core.queue.vertices[vertex].last_fed;
+        let since = self.core.queue.vertex(vertex).last_fed;
         let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
         Why::AtWork {
             pid: agent.pid.unwrap_or_default(),
@@ -370,7 +368,7 @@ impl<'s> View<'s> {
     }
 
     pub(super) fn why_held_back(self, vertex: &Vertex) -> Why {
-        let message = &self.core.queue.messages[vertex.message];
+        let message = self.core.queue.message(vertex.message);
         match self.core.overrides.hold_of_message(message.spool_id()).cloned() {
             Some(hold) => Why::Held { hold },
             None => self.why_scheduled(vertex.message),
@@ -379,7 +377,7 @@ impl<'s> View<'s> {
 
     fn why_held(self, thread: &Thread) -> Option<Why> {
         let hold =
-            self.core.overrides.hold_of(&thread.destination, &self.core.queue.rings[thread.ring]);
+            self.core.overrides.hold_of(&thread.destination, self.core.queue.ring(thread.ring));
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
@@ -394,7 +392,7 @@ impl<'s> View<'s> {
 
     /// The reason for a wait until a time, or for a request.
     fn why_until(self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.core.queue.rings[thread.ring].clause;
+        let clause = &self.core.queue.ring(thread.ring).clause;
         match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
@@ -408,8 +406,8 @@ impl<'s> View<'s> {
 
     /// The reason for which a vertex waits.
     pub fn reason_of(self, vertex: VertexId) -> Reason {
-        let vertex = &self.core.queue.vertices[vertex];
-        let thread = &self.core.queue.threads[vertex.thread];
+        let vertex = self.core.queue.vertex(vertex);
+        let thread = self.core.queue.thread(vertex.thread);
         match vertex.state {
             VertexState::Fed | VertexState::Finished => Reason::AtWork,
             VertexState::Held => self.reason_of_held_back(vertex.message),
@@ -433,7 +431,7 @@ impl<'s> View<'s> {
         if self.core.queue.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
-        let ring = &self.core.queue.rings[thread.ring];
+        let ring = self.core.queue.ring(thread.ring);
         if !self
             .core
             .cx
@@ -470,7 +468,7 @@ impl<'s> View<'s> {
     ///
     /// They are all of a thread, or one of them.
     fn why_due(self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        let ring = &self.core.queue.rings[thread.ring];
+        let ring = self.core.queue.ring(thread.ring);
         match self.reason_of_due(thread) {
             Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
@@ -482,7 +480,7 @@ impl<'s> View<'s> {
             }
             Reason::InLine => {
                 let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                    let mut due = thread.due.iter(&self.core.queue.vertices).take(MAX_COUNTED);
+                    let mut due = thread.due.iter(self.core.queue.vertices()).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
                 let max = self.core.queue.max_thread(thread) as usize;
@@ -510,12 +508,12 @@ impl<'s> View<'s> {
     fn origin_of_thread_limit(self, thread: &Thread) -> Origin {
         match self.core.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => self.origin(&self.core.queue.rings[thread.ring], LimitName::MaxThr),
+            None => self.origin(self.core.queue.ring(thread.ring), LimitName::MaxThr),
         }
     }
 
     fn refused(self, id: RingId, refusal: Refusal) -> Why {
-        let (ring, agents) = (&self.core.queue.rings[id], self.ring_agents(id));
+        let (ring, agents) = (self.core.queue.ring(id), self.ring_agents(id));
         let clause = &ring.clause;
         let of_process = self.core.cx.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {

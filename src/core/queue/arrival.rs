@@ -79,7 +79,7 @@ impl Scheduler {
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
             let is_part = is_open || offsets.len() < group.offsets.len();
             self.queue.vertices[vertex].set_part(is_part);
-            let known = self.queue.restore_paged_vertex(&self.admission, message, restored, vertex);
+            let known = self.admission.restore_vertex(&mut self.queue, message, restored, vertex);
             let action = known.unwrap_or_else(|| match (restored, first) {
                 (Some(_), _) => RestoreAction::Unknown,
                 (None, None) => self.learned.restore_vertex(&mut self.queue, message, vertex),

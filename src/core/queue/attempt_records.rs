@@ -10,7 +10,8 @@ use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
 use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dispatch::{Agent, AgentId};
-use crate::queue::{Queue, VertexId};
+use crate::queue::{AfterJob, Diagnosis, Queue, VertexId};
+use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 
@@ -39,6 +40,29 @@ impl<'a> StatusChange<'a> {
 }
 
 impl Queue {
+    /// Counts a report, and the job if it is the first one in it.
+    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex_ref = &mut self.vertices[vertex];
+        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
+        if std::mem::replace(&mut vertex_ref.is_counted, true) {
+            return;
+        }
+        self.change_vertex(vertex, |vertex| {
+            vertex.attempts = vertex.attempts.saturating_add(1);
+            vertex.tried = true;
+            if vertex.after_job == AfterJob::OneMoreTry {
+                vertex.after_job = AfterJob::Usual;
+            }
+        });
+    }
+
+    /// Stores the diagnosis of a recipient that is not finished.
+    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
+    }
+
     /// Emits a record of a job without a report.
     pub(crate) fn status_unreported(
         &self,

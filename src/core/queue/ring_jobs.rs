@@ -1,5 +1,7 @@
 //! The jobs of rings that choose work by message ([`crate::queue::jobs`]): vertices join and leave.
 
+use crate::admission::Admission;
+use crate::context::Context;
 use crate::queue::jobs::{Entry, Jobs, NewJob};
 use crate::queue::{MessageId, Queue, RingId, ThreadId, VertexId, VertexState};
 use std::collections::BTreeMap;
@@ -7,6 +9,31 @@ use zsched_format::priority;
 use zsched_format::time::Timestamp;
 
 impl Queue {
+    /// Takes the next entry of a ring.
+    ///
+    /// If `must` names a thread, the entry must be in it.
+    pub(crate) fn select_next(
+        &mut self,
+        admission: &mut Admission,
+        cx: &mut Context,
+        ring: RingId,
+        preferred: Option<ThreadId>,
+        must: Option<ThreadId>,
+    ) -> Option<Entry> {
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let (thread, vertex) = jobs.choose(cx.now, preferred)?;
+        if let Some(message) = jobs.take_preempting() {
+            admission.has_preempted(self, cx, ring, message);
+        }
+        if must.is_some_and(|must| must != thread) {
+            return None;
+        }
+        let message = self.vertices[vertex].message;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        jobs.select(message, thread, vertex);
+        Some((thread, vertex))
+    }
+
     pub(crate) fn enqueue_entries(
         &mut self,
         now: Timestamp,

@@ -315,11 +315,6 @@ impl Threads {
         changed.find(|id| self.pool.get(*id).is_some_and(|thread| thread.is_changed))
     }
 
-    /// Returns true if threads are marked as changed.
-    pub fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
     /// Marks a thread: something outside it has changed that it depends on.
     pub fn mark(&mut self, id: ThreadId) -> &mut Thread {
         let thread = &mut self.pool[id];

@@ -5,6 +5,7 @@ use crate::admission::Admission;
 use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Destination, Queue, RingId, Thread, ThreadId};
+use zsched_config::Clause;
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
@@ -18,7 +19,7 @@ impl Scheduler {
         let last_step = self.queue.clock.number;
         let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(thread, ring);
-        self.queue.restore_paged_thread(&mut self.dispatch, &self.admission, self.cx.now, thread);
+        self.admission.restore_thread(&mut self.queue, &mut self.dispatch, self.cx.now, thread);
         self.restore_thread(thread);
         // The restored state does not include a window that has died since.
         self.dispatch.wait_with_window(&mut self.queue, &mut self.cx, thread);
@@ -51,7 +52,7 @@ impl Scheduler {
         // Overrides are rare.
         if !self.overrides.is_empty() {
             self.queue.update_hold(&self.overrides, thread);
-            self.overrides.apply_limits_to_thread(&mut self.queue, thread);
+            self.queue.apply_limits_to_thread(&self.overrides, thread);
         }
         self.dispatch.join_window(&mut self.queue, &mut self.cx, thread);
     }
@@ -90,6 +91,34 @@ impl Admission {
 }
 
 impl Queue {
+    /// Retires all rings, for those of a new configuration.
+    pub(crate) fn retire_rings(&mut self) {
+        self.rings.retire_all();
+        // Vertices still to be enqueued in jobs are enqueued in those of the new rings.
+        self.backfill.clear();
+    }
+
+    /// Applies the clause of its new ring to a thread.
+    pub(crate) fn apply_clause(&mut self, cx: &mut Context, thread: ThreadId, old: RingId) {
+        let old = self.rings[old].clause.clone();
+        let clause = self.clause(thread);
+        let is_etrn_only = clause.is_etrn_only();
+        if has_other_ages(&old, clause) {
+            self.threads[thread].expiry_check = Some(cx.now);
+        }
+        if old.is_etrn_only() != is_etrn_only {
+            self.deferrals.remove(&thread);
+        }
+        if is_etrn_only {
+            self.threads[thread].retry.unreachable = None;
+            self.threads[thread].waiting.set_all(None);
+        } else if old.is_etrn_only() {
+            let next = self.next_try_of_host(cx, thread);
+            self.threads[thread].waiting.set_all(Some(next));
+            self.threads[thread].waiting.wake_for_destination(cx.now);
+        }
+    }
+
     /// Removes a thread, which is not ready, from its ring.
     pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
         self.drop_entries(thread);
@@ -111,4 +140,9 @@ impl Queue {
         let ring = &mut self.rings[thread.ring];
         ring.recipients = (ring.recipients as i64 + more) as u64;
     }
+}
+
+/// Returns true if the ages that matter for a recipient differ between the clauses.
+fn has_other_ages(old: &Clause, new: &Clause) -> bool {
+    (old.expiry, old.expiry2, &old.report_times) != (new.expiry, new.expiry2, &new.report_times)
 }

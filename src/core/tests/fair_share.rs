@@ -165,7 +165,7 @@ fn rings_take_turns_under_fork_rate() {
     world.message(22, &["e/h"]);
     world.pass_seconds(1);
     let ring_of = |agent: &AgentId| {
-        world.core.queue.rings[world.core.dispatch.agents[*agent].ring].channel.clone()
+        world.core.queue.ring(world.core.dispatch.agents[*agent].ring).channel.clone()
     };
     let channels: Vec<_> = world.started[2..].iter().map(ring_of).collect();
     assert_eq!(channels, [b"d"[..].into(), b"e"[..].into()]);

@@ -37,7 +37,7 @@ fn paged_out(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>
         }
     }
     assert_eq!(records.len() as u64, messages);
-    assert_eq!(world.core.queue.threads.len(), 0, "the thread is gone");
+    assert_eq!(world.core.queue.threads().len(), 0, "the thread is gone");
     (world, records)
 }
 
@@ -50,8 +50,8 @@ fn load_again(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
 }
 
 fn window(world: &World) -> usize {
-    let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-    world.core.dispatch.window_size(&world.core.queue, &world.core.queue.threads[thread])
+    let thread = world.core.queue.threads().find(b"c", b"h.test").expect("a thread");
+    world.core.dispatch.window_size(&world.core.queue, world.core.queue.thread(thread))
 }
 
 /// A second scheduler on the same spool.

@@ -41,10 +41,10 @@ fn begun() -> World {
 }
 
 fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
-    let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
+    let thread = world.core.queue.threads().find(b"c", host.as_bytes()).expect("a thread");
     let whys = world.core.view().why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
-    (world.core.dispatch.window_size(&world.core.queue, &world.core.queue.threads[thread]), words)
+    (world.core.dispatch.window_size(&world.core.queue, world.core.queue.thread(thread)), words)
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn dead_destination_is_suspended_and_probed() {
     }
     let (_, words) = window_of(&world, "h.test");
     assert_eq!(words, ["retry"], "everything waits");
-    assert_eq!(world.core.queue.threads.iter().next().expect("one").1.waiting.len(), 30);
+    assert_eq!(world.core.queue.threads().iter().next().expect("one").1.waiting.len(), 30);
     // All count as tried, by two agents.
     assert_eq!(world.started.len(), 2);
     assert!(world.shows(30)[0].contains("tries=1 round"), "{:?}", world.shows(30));
@@ -200,8 +200,8 @@ fn window_key_pattern_makes_hosts_share_in_turn() {
     // Four agents for the three, and one for the other.
     assert_eq!(world.started.len(), 5);
     let agents = |world: &World, host: &str| {
-        let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
-        world.core.queue.threads[thread].agents.len()
+        let thread = world.core.queue.threads().find(b"c", host.as_bytes()).expect("a thread");
+        world.core.queue.thread(thread).agents.len()
     };
     let of_each: Vec<usize> =
         (1..=3).map(|host| agents(&world, &format!("h{host}.big.test"))).collect();
@@ -237,7 +237,10 @@ fn dead_shared_window_suspends_all_domains() {
             }
         }
     }
-    assert_eq!(world.core.queue.threads.iter().map(|(_, thread)| thread.attempts).sum::<u32>(), 7);
+    assert_eq!(
+        world.core.queue.threads().iter().map(|(_, thread)| thread.attempts).sum::<u32>(),
+        7
+    );
     for host in 1..=20 {
         assert!(world.shows(host)[0].contains("tries=1 no way"), "{:?}", world.shows(host));
     }
@@ -340,7 +343,7 @@ fn restart_keeps_windows() {
 const DOMAINS: u64 = 5000;
 
 fn dead_domains(world: &World) -> usize {
-    let threads = world.core.queue.threads.iter();
+    let threads = world.core.queue.threads().iter();
     threads
         .filter(|(_, thread)| {
             let known = thread.retry.unreachable.as_ref();
@@ -381,7 +384,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
         attempts += 1;
     }
     assert_eq!(dead_domains(&world), DOMAINS as usize);
-    let tried: u32 = world.core.queue.threads.iter().map(|(_, thread)| thread.attempts).sum();
+    let tried: u32 = world.core.queue.threads().iter().map(|(_, thread)| thread.attempts).sum();
     assert_eq!(tried as usize, attempts, "no agent for each domain");
     assert_eq!(world.started.len(), 4);
     for domain in 1..=DOMAINS {
@@ -439,8 +442,8 @@ fn retryat_does_not_keep_window_from_dying_again() {
     world.messages(1..=10, "c/h.test");
     wake_up(&mut world);
     let block = |world: &World| {
-        let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-        world.core.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason)
+        let thread = world.core.queue.threads().find(b"c", b"h.test").expect("a thread");
+        world.core.queue.thread(thread).retry.unreachable.as_ref().map(|known| known.reason)
     };
     let agents = world.started.clone();
     let slow = job(&mut world, agents[1]);

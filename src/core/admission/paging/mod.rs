@@ -89,14 +89,14 @@ impl Scheduler {
         if self.admission.paging.waiting == Backlog::None {
             return;
         }
-        let slots = self.queue.messages.slots();
+        let slots = self.queue.messages().slots();
         let end = slots.min(self.admission.paging.cursor + MAX_EXAMINED_PER_TURN);
         // No more at a time than others need soon.
         let limit = self.cx.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = MAX_EVICTIONS_PER_TURN.min(limit.div_ceil(8));
         let mut unloaded = 0;
         while self.admission.paging.cursor < end && unloaded < most {
-            if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
+            if let Some(message) = self.queue.messages().at(self.admission.paging.cursor)
                 && self.admission.can_evict(&self.queue, message)
             {
                 self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.cx, message);
@@ -151,12 +151,12 @@ impl Admission {
             owes_report,
             report,
             ..
-        } = queue.messages[message];
+        } = *queue.message(message);
         let is_read = !is_rereading && !wants_alternative && !is_partial;
         let is_held = held || priority >= KEPT_PRIORITY;
         let is_free = !is_held && is_read && !is_removing && !is_forgotten;
         let only_waits = |vertex: VertexId| {
-            let vertex = &queue.vertices[vertex];
+            let vertex = queue.vertex(vertex);
             let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
                 && self.paging.waiting == Backlog::New;
@@ -164,7 +164,7 @@ impl Admission {
                 || is_scheduled && vertex.state == VertexState::Held;
             (waits || yields_place) && vertex.after_job == AfterJob::Usual
         };
-        let mut vertices = queue.messages[message].vertices.iter(&queue.vertices);
+        let mut vertices = queue.message(message).vertices.iter(queue.vertices());
         let is_reported = !owes_report && report == SenderReportState::None;
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
@@ -177,27 +177,27 @@ impl Admission {
         cx: &mut Context,
         message: MessageId,
     ) {
-        let vertices = queue.messages[message].vertices.to_vec(&queue.vertices);
+        let vertices = queue.vertices_of(message);
         let mut known: Vec<PagedVertex> =
             vertices.iter().map(|v| self.paged_record(queue, *v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| match queue.vertices[*vertex].state {
+        let ends = vertices.iter().filter_map(|vertex| match queue.vertex(*vertex).state {
             VertexState::Due => Some(cx.now),
             _ => queue.next_work_time(*vertex),
         });
         let until = ends.min();
         let record = PagedMessage {
-            modified: queue.messages[message].modified,
-            recipients: queue.messages[message].pending,
-            is_scheduled: queue.messages[message].is_scheduled,
+            modified: queue.message(message).modified,
+            recipients: queue.message(message).pending,
+            is_scheduled: queue.message(message).is_scheduled,
             vertices: known.into(),
         };
         self.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
             self.evict_vertex(queue, dispatch, cx, vertex, until);
         }
-        let name = queue.messages[message].name.clone();
-        queue.messages.remove(message);
+        let name = queue.message(message).name.clone();
+        queue.remove_message(message);
         cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 
@@ -210,21 +210,16 @@ impl Admission {
         vertex: VertexId,
         until: Option<Timestamp>,
     ) {
-        let (message, thread) = (queue.vertices[vertex].message, queue.vertices[vertex].thread);
+        let thread = queue.vertex(vertex).thread;
         self.keep_retry(queue, dispatch, cx, thread, until);
-        let pending = queue.vertices[vertex].pending;
-        queue.messages[message].pending -= pending;
-        queue.adjust_recipients(thread, -i64::from(pending));
-        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        queue.set_state(cx.now, vertex, VertexState::Finished);
-        queue.vertices.remove(vertex);
+        queue.evict_vertex(cx.now, vertex);
     }
 
     pub(crate) fn paged_record(&mut self, queue: &Queue, vertex: VertexId) -> PagedVertex {
         let due = queue.own_due(vertex);
-        let vertex = &queue.vertices[vertex];
+        let vertex = queue.vertex(vertex);
         let text = vertex.diagnosis.as_ref().map_or(0, |text| self.paging.keep_text(text));
-        let to = &queue.threads[vertex.thread].destination;
+        let to = &queue.thread(vertex.thread).destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
@@ -244,35 +239,6 @@ impl Admission {
     }
 }
 
-impl Queue {
-    /// The next time at which a waiting vertex needs work.
-    ///
-    /// `None` is only on request.
-    pub(crate) fn next_work_time(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex_ref = &self.vertices[vertex];
-        if vertex_ref.state == VertexState::Held {
-            return self.messages.schedules.next_change_of(vertex_ref.message);
-        }
-        let thread = &self.threads[vertex_ref.thread];
-        let wakeup =
-            thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
-        let deadline = self.next_age_event(vertex);
-        wakeup.into_iter().chain(deadline).min()
-    }
-
-    /// Own due time of a waiting vertex.
-    ///
-    /// `None` if it waits only for the destination.
-    pub(crate) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.vertices[vertex];
-        let waiting = &self.threads[vertex.thread].waiting;
-        let is_own =
-            vertex.state == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
-        let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
-        due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
-    }
-}
-
 impl<'s> View<'s> {
     /// Recipients of paged-out messages, as far as they are known.
     pub fn paged_recipients(self) -> u64 {
@@ -281,7 +247,7 @@ impl<'s> View<'s> {
 
     /// Number of messages in memory.
     pub fn loaded(self) -> usize {
-        self.core.queue.messages.len()
+        self.core.queue.messages().len()
     }
 
     /// Returns true if a paged-out message is about to be loaded.
@@ -296,7 +262,7 @@ impl<'s> View<'s> {
 
     /// Returns true if nothing is known about a message that arrives.
     pub fn is_new(self, number: u64) -> bool {
-        self.core.queue.messages.find(number).is_none() && !self.is_being_restored(number)
+        self.core.queue.messages().find(number).is_none() && !self.is_being_restored(number)
     }
 
     /// The last report of the cx.

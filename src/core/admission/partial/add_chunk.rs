@@ -2,14 +2,13 @@
 
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
-use crate::context::Context;
-use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{MessageId, ThreadId, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
 
 impl Scheduler {
     pub(super) fn take_chunk(&mut self, message: MessageId, mut arrival: Arrival) {
-        let message_ref = &mut self.queue.messages[message];
+        let message_ref = self.queue.message_mut(message);
         message_ref.owes_report |= arrival.report_due;
         message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
         message_ref.has_alternatives = arrival.has_alternatives;
@@ -24,7 +23,7 @@ impl Scheduler {
             return;
         };
         partial.unread = arrival.next_offset;
-        self.queue.unread.insert(message, arrival.max_unread);
+        self.queue.set_max_unread(message, arrival.max_unread);
         if !arrival.locked.is_empty() {
             let until = self.cx.now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
@@ -37,13 +36,13 @@ impl Scheduler {
             group.offsets.retain(|offset| !finals.contains(offset));
         }
         arrival.groups.retain(|group| !group.offsets.is_empty());
-        let before = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
+        let before = self.queue.vertices_of(message);
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(message, &arrival);
         if let Some(noted) = arrival.delay_noted {
             self.queue.skip_delay_notices(message, noted);
         }
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+        for vertex in self.queue.vertices_of(message) {
             if !before.contains(&vertex) {
                 self.queue.enqueue_vertex(self.cx.now, vertex);
             }
@@ -55,24 +54,24 @@ impl Scheduler {
     pub(crate) fn queue_chunk(&mut self, message: MessageId, arrival: &Arrival) {
         let mut vertices: BTreeMap<ThreadId, VertexId> = BTreeMap::new();
         for agent in self.dispatch.agents.values() {
-            let of_message = |job: &VertexId| self.queue.vertices[*job].message == message;
+            let of_message = |job: &VertexId| self.queue.vertex(*job).message == message;
             for job in agent.jobs().filter(of_message) {
-                vertices.insert(self.queue.vertices[job].thread, job);
+                vertices.insert(self.queue.vertex(job).thread, job);
             }
         }
-        for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
-            vertices.insert(self.queue.vertices[vertex].thread, vertex);
+        for vertex in self.queue.message(message).vertices.iter(self.queue.vertices()) {
+            vertices.insert(self.queue.vertex(vertex).thread, vertex);
         }
         for group in &arrival.groups {
             let thread = self.thread_for(&group.channel, &group.host);
             // Packets are separate vertices: an agent gets the recipients of a packet with its job.
-            let has_packets = self.queue.rings[self.queue.threads[thread].ring].clause.packet > 0;
+            let has_packets = self.queue.ring(self.queue.thread(thread).ring).clause.packet > 0;
             let whole =
-                vertices.get(&thread).filter(|vertex| !self.queue.vertices[**vertex].is_part());
+                vertices.get(&thread).filter(|vertex| !self.queue.vertex(**vertex).is_part());
             let whole = whole.filter(|vertex| {
                 // `packet=` may be new in the configuration: a job that an agent has as a whole
                 // stays whole.
-                !has_packets || self.queue.vertices[**vertex].state == VertexState::Fed
+                !has_packets || self.queue.vertex(**vertex).state == VertexState::Fed
             });
             match whole {
                 Some(vertex) => self.queue.extend_vertex(&mut self.cx, *vertex, &group.offsets),
@@ -80,27 +79,10 @@ impl Scheduler {
                     let vertex = self.queue_group(message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
                     if let Some(former) = vertices.insert(thread, vertex) {
-                        self.queue.vertices[former].set_part(true);
-                        self.queue.vertices[vertex].set_part(true);
+                        self.queue.set_parts([former, vertex]);
                     }
                 }
             }
-        }
-    }
-}
-
-impl Queue {
-    fn extend_vertex(&mut self, cx: &mut Context, vertex: VertexId, offsets: &[u32]) {
-        let Vertex { message, thread, .. } = self.vertices[vertex];
-        let count = self.vertices[vertex].recipients.extend(offsets);
-        self.change_vertex(vertex, |vertex| vertex.pending += count);
-        cx.counters.recipients_in += u64::from(count);
-        self.messages[message].pending += count;
-        self.adjust_recipients(thread, i64::from(count));
-        if self.vertices[vertex].state == VertexState::Finished && count > 0 {
-            // All loaded recipients are finished, but the agent still has the job.
-            self.messages[message].vertices.push_back(&mut self.vertices, vertex);
-            self.set_state(cx.now, vertex, VertexState::Fed);
         }
     }
 }

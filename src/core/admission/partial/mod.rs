@@ -119,12 +119,12 @@ impl PartialMessages {
             self.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
         assert_eq!(self.chunks_being_read, recipients, "recipients that are being read");
         self.check_extra();
-        for (id, message) in mail.messages.iter() {
+        for (id, message) in mail.messages().iter() {
             assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
         }
         let queued = self.queue.len() + usize::from(self.timer.is_some());
         for (id, partial) in &self.partial {
-            let message = &mail.messages[*id];
+            let message = mail.message(*id);
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let is_reported = message.report != SenderReportState::None;
             let waits = partial.reading.is_some() || message.is_kept() || is_at_work || is_reported;
@@ -136,19 +136,14 @@ impl PartialMessages {
     pub(super) fn get(&self, message: MessageId) -> Option<&PartialMessage> {
         self.partial.get(&message)
     }
-
-    /// Returns true if no message is partial.
-    pub fn is_empty(&self) -> bool {
-        self.partial.is_empty()
-    }
 }
 
 impl Scheduler {
     /// Completes the arrival of a chunk: registers the message with its rings.
     pub(crate) fn end_chunk(&mut self, message: MessageId) {
-        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
+        let vertices = self.queue.message(message).vertices.iter(self.queue.vertices());
         let rings: BTreeSet<RingId> = vertices
-            .map(|vertex| self.queue.threads[self.queue.vertices[vertex].thread].ring)
+            .map(|vertex| self.queue.thread(self.queue.vertex(vertex).thread).ring)
             .collect();
         self.admission.remove_from_readers(message);
         if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
@@ -158,33 +153,22 @@ impl Scheduler {
                 self.admission.partials.jobs.extend(jobs);
             }
         }
-        self.queue.expect_entries(&self.admission, message);
+        self.admission.expect_entries(&mut self.queue, message);
         self.apply_removal_order(message);
     }
 }
 
-impl Queue {
+impl Admission {
     /// Sets the number of unread recipients in a message's jobs.
-    fn expect_entries(&mut self, admission: &Admission, message: MessageId) {
-        let unread = self.max_unread(message);
-        let Some(partial) = admission.partials.partial.get(&message) else {
+    fn expect_entries(&self, queue: &mut Queue, message: MessageId) {
+        let unread = queue.max_unread(message);
+        let Some(partial) = self.partials.partial.get(&message) else {
             return;
         };
         let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
-        for ring in rings {
-            if let Some(jobs) = &mut self.rings[*ring].jobs {
-                jobs.expect(message, unread);
-            }
-        }
+        rings.for_each(|ring| queue.expect_entries(*ring, message, unread));
     }
 
-    /// Returns true if a message is partial.
-    fn is_partial(&self, message: MessageId) -> bool {
-        self.messages[message].is_partial
-    }
-}
-
-impl Admission {
     /// Registers a partial message when its first chunk arrives.
     pub(crate) fn begin_partial(
         &mut self,
@@ -212,15 +196,14 @@ impl Admission {
             is_queued: false,
         };
         self.partials.partial.insert(message, partial);
-        queue.messages[message].is_partial = true;
-        queue.unread.insert(message, arrival.max_unread);
+        queue.set_partial(message, true);
+        queue.set_max_unread(message, arrival.max_unread);
     }
 
     /// Ends partial loading: the message is whole, or gone.
     pub(crate) fn end_partial(&mut self, queue: &mut Queue, message: MessageId) {
         self.remove_from_readers(message);
-        queue.messages[message].is_partial = false;
-        queue.unread.remove(&message);
+        queue.set_partial(message, false);
         if let Some(partial) = self.partials.partial.remove(&message) {
             self.partials.chunks_being_read -= partial.reading.unwrap_or_default() as usize;
             self.return_reserve(queue, message, &partial.extra);

@@ -57,9 +57,7 @@ impl Admission {
         }
         self.partials.with_reserve.insert((ring, message));
         if slots > 0 {
-            if let Some(jobs) = &mut queue.rings[ring].jobs {
-                jobs.keep_place_while_read(message);
-            }
+            queue.keep_place_while_read(ring, message);
             self.check_partial_soon(queue, cx, message);
         }
     }
@@ -73,11 +71,11 @@ impl Admission {
         for (_, message) in with_reserve {
             let partial = &self.partials.partial[message];
             let slots = partial.extra_in(ring) as usize;
-            let used = slots.min(queue.messages[*message].pending as usize);
+            let used = slots.min(queue.message(*message).pending as usize);
             taken += if partial.unread.is_some() { slots } else { used };
             filled += used;
         }
-        let ring = &queue.rings[ring];
+        let ring = queue.ring(ring);
         let limit = extra_slots(&ring.clause);
         // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
@@ -97,9 +95,7 @@ impl Admission {
     ) {
         for (ring, _) in extra {
             self.partials.with_reserve.remove(&(*ring, message));
-            if let Some(jobs) = &mut queue.rings[*ring].jobs {
-                jobs.expect(message, 0);
-            }
+            queue.expect_entries(*ring, message, 0);
         }
     }
 }

@@ -39,7 +39,7 @@ impl<'s> View<'s> {
 
     /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn max_recipients(self) -> Option<usize> {
-        let ring_slots = self.core.queue.rings.iter().map(|(_, ring)| slots(&ring.clause));
+        let ring_slots = self.core.queue.rings().iter().map(|(_, ring)| slots(&ring.clause));
         self.bound_with(ring_slots.sum())
     }
 
@@ -65,7 +65,7 @@ impl<'s> View<'s> {
             let taken = ring.recipients as usize + self.core.admission.partials.chunks_being_read;
             self.max_recipients_of(ring).map(|max| max.saturating_sub(taken))
         };
-        let rings = self.core.queue.rings.iter();
+        let rings = self.core.queue.rings().iter();
         let fullest_ring = rings.filter_map(room_in_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let new_ring = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));

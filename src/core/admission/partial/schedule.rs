@@ -47,7 +47,7 @@ impl Scheduler {
     ///
     /// Returns true if it must be checked again although nothing changes.
     fn check_partial(&mut self, message: MessageId) -> bool {
-        let message_ref = &self.queue.messages[message];
+        let message_ref = self.queue.message(message);
         let partial = &self.admission.partials.partial[&message];
         // Nothing of a kept message is delivered, but its removal may be ordered.
         let is_kept =
@@ -57,9 +57,9 @@ impl Scheduler {
         }
         let (unread, restarts) = (partial.unread, partial.restarts);
         self.unload_waiting(message);
-        let is_idle = self.queue.messages[message].vertices.is_empty()
-            && self.queue.messages[message].jobs == 0
-            && self.queue.messages[message].notes == 0;
+        let is_idle = self.queue.message(message).vertices.is_empty()
+            && self.queue.message(message).jobs == 0
+            && self.queue.message(message).notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
                 if self.sender_reports.sends_report_now(&mut self.queue, &mut self.cx, message) {

@@ -16,8 +16,8 @@ const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
     pub(super) fn unload_waiting(&mut self, message: MessageId) {
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            let vertex_ref = &self.queue.vertices[vertex];
+        for vertex in self.queue.vertices_of(message) {
+            let vertex_ref = self.queue.vertex(vertex);
             if vertex_ref.state == VertexState::Waiting && vertex_ref.after_job == AfterJob::Usual {
                 self.unload_waiting_vertex(vertex);
             }
@@ -31,9 +31,9 @@ impl Scheduler {
         }
         let until = self.queue.next_work_time(vertex);
         let (record, message) =
-            (self.admission.paged_record(&self.queue, vertex), self.queue.vertices[vertex].message);
+            (self.admission.paged_record(&self.queue, vertex), self.queue.vertex(vertex).message);
         // The recipients are counted again when they are read again.
-        self.cx.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
+        self.cx.counters.recipients_in -= u64::from(self.queue.vertex(vertex).pending);
         self.admission.evict_vertex(
             &mut self.queue,
             &mut self.dispatch,
@@ -60,14 +60,14 @@ impl Scheduler {
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
         let record = PagedMessage {
-            modified: self.queue.messages[message].modified,
+            modified: self.queue.message(message).modified,
             recipients: 0,
             is_scheduled: false,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
         self.admission.end_partial(&mut self.queue, message);
-        let name = self.queue.messages[message].name.clone();
-        self.queue.messages.remove(message);
+        let name = self.queue.message(message).name.clone();
+        self.queue.remove_message(message);
         self.cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 }

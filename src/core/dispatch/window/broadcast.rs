@@ -66,7 +66,7 @@ impl Scheduler {
             if left == 0 {
                 return 0;
             }
-            left = left.saturating_sub(self.queue.threads[member].step_cost());
+            left = left.saturating_sub(self.queue.thread(member).step_cost());
             self.dispatch.windows[window].round = Some(MemberRound { action, last: Some(member) });
             self.apply_to_member(window, member, action);
         }
@@ -81,7 +81,7 @@ impl Scheduler {
                 }
             }
             MemberAction::Wake => {
-                let known = self.queue.threads[member].retry.unreachable.as_ref();
+                let known = self.queue.thread(member).retry.unreachable.as_ref();
                 if known.is_some_and(|known| known.reason == UnreachableReason::Dead) {
                     self.wake_thread(member);
                 }

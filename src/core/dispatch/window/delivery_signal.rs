@@ -52,7 +52,7 @@ impl Dispatch {
         signal: DeliverySignal,
         cause: Cause,
     ) {
-        let Some(window) = queue.threads[thread].window else {
+        let Some(window) = queue.thread(thread).window else {
             return;
         };
         self.pause_after_delivery(queue, cx, thread);
@@ -64,7 +64,7 @@ impl Dispatch {
         }
         if queue.clause(thread).flow.debug {
             let window = &self.windows[window];
-            let destination = &queue.threads[thread].destination;
+            let destination = &queue.thread(thread).destination;
             let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
             let text =
                 format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
@@ -74,8 +74,8 @@ impl Dispatch {
 
     fn window_host_answered(&mut self, queue: &mut Queue, thread: ThreadId, window: WindowId) {
         let (initial, limit) =
-            (self.initial_window(queue, thread), queue.max_thread(&queue.threads[thread]));
-        let flow = &queue.rings[queue.threads[thread].ring].clause.flow;
+            (self.initial_window(queue, thread), queue.max_thread(queue.thread(thread)));
+        let flow = &queue.ring(queue.thread(thread).ring).clause.flow;
         let Window { feedback, is_probing, agents, .. } = &mut self.windows[window];
         if std::mem::take(is_probing) {
             // The host answers. The window starts at its initial size, so that the host is not
@@ -96,7 +96,7 @@ impl Dispatch {
         window: WindowId,
         cause: Cause,
     ) {
-        let flow = &queue.rings[queue.threads[thread].ring].clause.flow;
+        let flow = &queue.ring(queue.thread(thread).ring).clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.tolerates_deferall() {
             return;
@@ -131,12 +131,12 @@ impl Dispatch {
         let said = cause.as_ref().and_then(|report| report.diagnosis.clone());
         queue.defer_thread(cx, thread, Unreachable { until, reason, cause: cause.clone() });
         // The others are tried at the time of the thread that was tried.
-        let known = queue.threads[thread].retry.unreachable.as_ref();
+        let known = queue.thread(thread).retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
         self.windows[window].resume = Some(until);
         self.windows[window].cause = cause;
         self.start_round(window, MemberAction::Suspend);
-        let destination = &queue.threads[thread].destination;
+        let destination = &queue.thread(thread).destination;
         let seconds = until.since(cx.now).as_secs();
         let location = &queue.clause(thread).location;
         let said = said.as_ref().map_or(String::new(), |said| {
@@ -155,7 +155,7 @@ impl Dispatch {
         cx: &mut Context,
         thread: ThreadId,
     ) {
-        let window = self.windows.of(&queue.threads[thread]);
+        let window = self.windows.of(queue.thread(thread));
         let known = window.and_then(|window| window.suspension());
         if let Some(known) = known.filter(|known| known.until > cx.now) {
             queue.block_thread(cx, thread, known, DeferralNote::None);
@@ -166,9 +166,9 @@ impl Dispatch {
     ///
     /// It is not known yet if the host answers, so one agent tries it first.
     pub(crate) fn resume_window(&mut self, queue: &Queue, thread: ThreadId) {
-        let known = queue.threads[thread].retry.unreachable.as_ref();
+        let known = queue.thread(thread).retry.unreachable.as_ref();
         let was_dead = known.is_some_and(|known| known.reason == UnreachableReason::Dead);
-        if let Some(window) = queue.threads[thread].window.filter(|_| was_dead) {
+        if let Some(window) = queue.thread(thread).window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;
             // After a restart only the threads have this state.

@@ -188,11 +188,6 @@ impl Windows {
         window
     }
 
-    /// Returns true if windows are marked as changed.
-    pub fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
     /// The next window that is marked as changed.
     ///
     /// The mark stays until [`Dispatch::admit`] has finished, so that admitting does not mark it.
@@ -236,29 +231,29 @@ impl Dispatch {
         if !flow.is_controlled() {
             return self.leave_window(queue, cx, thread);
         }
-        let destination = &queue.threads[thread].destination;
+        let destination = &queue.thread(thread).destination;
         let relay = self.windows.relays.of(destination);
         let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
-        let present = self.windows.of(&queue.threads[thread]);
+        let present = self.windows.of(queue.thread(thread));
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
         self.leave_window(queue, cx, thread);
         let initial = self.initial_window(queue, thread);
         let window = self.windows.find_or_insert(name, initial);
-        let agents = queue.threads[thread].agents.len() as u32;
+        let agents = queue.thread(thread).agents.len() as u32;
         self.windows[window].agents += agents;
-        queue.threads[thread].window = Some(window);
+        queue.set_window(thread, Some(window));
         self.refresh_limit(queue, window, thread);
         self.wait_with_window(queue, cx, thread);
     }
 
     /// Removes a thread from its window, if it has one.
     pub(crate) fn leave_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
-        let Some(id) = queue.threads[thread].window.take() else {
+        let Some(id) = queue.set_window(thread, None) else {
             return;
         };
-        let agents = queue.threads[thread].agents.len() as u32;
+        let agents = queue.thread(thread).agents.len() as u32;
         let window = &mut self.windows[id];
         window.drop_member(thread);
         window.waiting.remove(&thread);
@@ -282,7 +277,7 @@ impl Dispatch {
         agent: AgentId,
         thread: ThreadId,
     ) {
-        if let Some(window) = queue.threads[thread].window {
+        if let Some(window) = queue.thread(thread).window {
             self.windows[window].agents += 1;
             let has_permit = self.try_start_delivery(queue, cx, thread);
             self.agents[agent].has_delivery_permit = has_permit;
@@ -299,7 +294,7 @@ impl Dispatch {
         thread: ThreadId,
         had_permit: bool,
     ) {
-        if let Some(window) = queue.threads[thread].window {
+        if let Some(window) = queue.thread(thread).window {
             self.windows[window].agents -= 1;
             if had_permit {
                 self.cancel_start(cx, window);
@@ -346,7 +341,7 @@ impl Dispatch {
     /// Panics if windows and threads disagree.
     pub(super) fn check_windows(&self, queue: &Queue, timers: &Timers) {
         for (id, window) in self.windows.iter() {
-            let of_window = |thread: &ThreadId| queue.threads[*thread].window == Some(id);
+            let of_window = |thread: &ThreadId| queue.thread(*thread).window == Some(id);
             assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
@@ -356,10 +351,10 @@ impl Dispatch {
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
             let agents: usize =
-                window.members.keys().map(|thread| queue.threads[*thread].agents.len()).sum();
+                window.members.keys().map(|thread| queue.thread(*thread).agents.len()).sum();
             assert_eq!(window.agents as usize, agents, "agents of a window");
             for thread in window.members.keys() {
-                let is_ready = queue.threads[*thread].is_ready;
+                let is_ready = queue.thread(*thread).is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
                 assert!(!is_ready || window.taken() <= window.size(), "overfull");
                 let could = !window.pace.is_paused() && window.taken() < window.size();
@@ -374,13 +369,13 @@ impl Dispatch {
             );
         }
         let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
-        let threads = queue.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        let threads = queue.threads().iter().filter(|(_, thread)| thread.window.is_some()).count();
         assert_eq!(members, threads, "threads in windows");
     }
 
     /// Initial size of a thread's window, in agents.
     pub(crate) fn initial_window(&self, queue: &Queue, thread: ThreadId) -> u32 {
-        let most = queue.max_thread(&queue.threads[thread]);
+        let most = queue.max_thread(queue.thread(thread));
         queue.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
@@ -388,7 +383,7 @@ impl Dispatch {
     fn refresh_limit(&mut self, queue: &Queue, id: WindowId, thread: ThreadId) {
         let flow = queue.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
-        let limit = if flow.delay.is_some() { 1 } else { queue.max_thread(&queue.threads[thread]) };
+        let limit = if flow.delay.is_some() { 1 } else { queue.max_thread(queue.thread(thread)) };
         let window = &self.windows[id];
         if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
             let window = &mut self.windows[id];
@@ -401,7 +396,7 @@ impl Dispatch {
     ///
     /// `None` if it is the initial one.
     pub(crate) fn learned_window(&self, queue: &Queue, thread: ThreadId) -> Option<u32> {
-        let window = &self.windows[queue.threads[thread].window?];
+        let window = &self.windows[queue.thread(thread).window?];
         let size = window.feedback.concurrency;
         let is_learned =
             queue.flow(thread).has_feedback() && size != self.initial_window(queue, thread);
@@ -410,16 +405,16 @@ impl Dispatch {
 
     /// Restores the size of a window from learned state.
     pub(crate) fn restore_window(&mut self, queue: &Queue, thread: ThreadId, size: u32) {
-        let most = queue.max_thread(&queue.threads[thread]);
+        let most = queue.max_thread(queue.thread(thread));
         let has_feedback = queue.flow(thread).has_feedback();
-        if let Some(window) = queue.threads[thread].window.filter(|_| has_feedback) {
+        if let Some(window) = queue.thread(thread).window.filter(|_| has_feedback) {
             self.windows[window].feedback = Feedback::new(size.min(most));
         }
     }
 
     /// Returns true if a thread has a window that no other thread shares.
     pub(crate) fn is_alone_in_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        self.windows.of(&queue.threads[thread]).is_some_and(|window| window.members.len() == 1)
+        self.windows.of(queue.thread(thread)).is_some_and(|window| window.members.len() == 1)
     }
 
     /// Present size of a thread's window, in agents.
@@ -458,7 +453,7 @@ impl Dispatch {
 
     /// Returns true if a thread waits for room in its window.
     pub(crate) fn waits_for_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let window = self.windows.of(&queue.threads[thread]);
+        let window = self.windows.of(queue.thread(thread));
         window.is_some_and(|window| window.waiting.contains(&thread))
     }
 

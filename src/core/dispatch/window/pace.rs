@@ -82,7 +82,7 @@ impl Dispatch {
         cx: &mut Context,
         thread: ThreadId,
     ) -> bool {
-        let Some(window) = queue.threads[thread].window else {
+        let Some(window) = queue.thread(thread).window else {
             return true;
         };
         if self.windows[window].pace.is_paused() {
@@ -120,7 +120,7 @@ impl Dispatch {
         thread: ThreadId,
     ) {
         let delay = queue.clause(thread).flow.delay;
-        if let Some(window) = queue.threads[thread].window
+        if let Some(window) = queue.thread(thread).window
             && self.windows[window].pace.pause == Pause::Delivery
         {
             self.set_pause(cx, window, Pause::Until(cx.now + delay.unwrap_or_default()));

@@ -85,7 +85,7 @@ impl Dispatch {
         thread: ThreadId,
         relay: &[u8],
     ) {
-        let destination = queue.threads[thread].destination.clone();
+        let destination = queue.thread(thread).destination.clone();
         if self.windows.relays.learn(&destination, relay) {
             self.unready(queue, thread);
             self.join_window(queue, cx, thread);
@@ -94,7 +94,7 @@ impl Dispatch {
 
     /// Known relay of a thread, if its clause has a `window-key`.
     pub(crate) fn learned_relay(&self, queue: &Queue, thread: ThreadId) -> Option<&[u8]> {
-        let relay = self.windows.relays.of(&queue.threads[thread].destination);
+        let relay = self.windows.relays.of(&queue.thread(thread).destination);
         relay.filter(|_| queue.flow(thread).key.is_some())
     }
 }

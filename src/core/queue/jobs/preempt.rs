@@ -112,7 +112,7 @@ impl Jobs {
     }
 
     /// Returns the oldest job of a class that may preempt now.
-    fn oldest_of(
+    pub(crate) fn oldest_of(
         &self,
         visible: &BTreeSet<VisibleEntry>,
         current: JobId,
