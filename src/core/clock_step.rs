@@ -26,21 +26,15 @@ impl Scheduler {
         self.cx.timers.shift(step);
         self.queue.clock_set(step);
         self.cx.recent.shift(step);
-        self.dispatch.agents.shift(step);
-        self.notes.failure_log.shift(step);
+        self.dispatch.shift(step);
+        self.notes.shift(step);
         self.admission.shift_paged_threads(step);
         self.admission.shift_partials(step);
-        for window in self.dispatch.windows.iter_mut() {
-            window.pace.shift(step);
-            window.resume = window.resume.map(|time| time + step);
-        }
-        self.dispatch.shift_waitlists(step);
         self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.
         self.cx.timers.add(self.cx.now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.cx.timers.add(end, Timer::Limits));
-        self.dispatch.waitlists.has_news = true;
         self.reconsider_jobs();
     }
 }

@@ -31,7 +31,7 @@ impl Scheduler {
         );
         let vertices: usize = self.queue.threads().iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.view().totals().vertices, vertices, "vertices in threads");
-        let is_within_limit = self.dispatch.agents.len() <= self.cx.settings.max_agents;
+        let is_within_limit = self.dispatch.agents().len() <= self.cx.settings.max_agents;
         assert!(is_within_limit, "more agents than descriptors");
     }
 

@@ -240,7 +240,7 @@ impl Scheduler {
                 }
                 Timer::Agent(agent) => self.dispatch.agent_timer(&self.queue, &mut self.cx, agent),
                 Timer::Unclaimed => self.drop_unclaimed(),
-                Timer::ForkRate => self.dispatch.waitlists.has_news = true,
+                Timer::ForkRate => self.dispatch.retry_waitlists_soon(),
                 Timer::Ring(ring) => self.queue.mark_ring(ring),
                 Timer::Note(ticket) => self.notes.write_note_again(&mut self.cx, ticket),
                 Timer::Removal(message) => self.queue.remove_again(&mut self.cx, message),
@@ -293,12 +293,12 @@ impl<'s> View<'s> {
 
     /// Returns true if agents are left, idle ones included.
     pub fn has_agents(self) -> bool {
-        !self.core.dispatch.agents.is_empty()
+        !self.core.dispatch.agents().is_empty()
     }
 
     /// Returns true if an agent has jobs that are not finished.
     pub fn has_jobs(self, agent: AgentId) -> bool {
-        let agent = self.core.dispatch.agents.get(agent);
+        let agent = self.core.dispatch.agents().get(agent);
         agent.is_some_and(|agent| {
             agent.jobs().any(|vertex| self.core.queue.vertex(vertex).state == VertexState::Fed)
         })
@@ -306,7 +306,7 @@ impl<'s> View<'s> {
 
     /// Returns true if notes or removals are not on disk yet.
     pub fn has_unwritten(self) -> bool {
-        !self.core.notes.unwritten.is_empty()
+        self.core.notes.has_unwritten()
             || self.core.queue.messages().iter().any(|(_, message)| message.is_removing)
     }
 }

@@ -20,11 +20,9 @@
 //! moves, its retry and expiry follow its old clause.
 
 use crate::Scheduler;
-use crate::context::Context;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch};
-use crate::queue::{Queue, RingId, ThreadId};
+use crate::dispatch::AgentId;
+use crate::queue::{RingId, ThreadId};
 use crate::sweep::SweptChange;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use zsched_config::{Clause, Config};
 
@@ -38,8 +36,7 @@ impl Scheduler {
     pub(super) fn apply_config(&mut self, config: Rc<Config>) {
         self.cx.config = config;
         self.queue.retire_rings();
-        self.dispatch.of_rings.retire_all();
-        self.dispatch.clear_waitlists();
+        self.dispatch.retire_rings();
         for (ring, agents) in self.dispatch.agents_of_rings() {
             self.find_successor_ring(ring, &agents);
         }
@@ -51,7 +48,7 @@ impl Scheduler {
 
     /// Finds a new ring for the agents of a retired one.
     fn find_successor_ring(&mut self, old: RingId, agents: &[AgentId]) {
-        let served = agents.iter().filter_map(|agent| self.dispatch.agents[*agent].thread);
+        let served = agents.iter().filter_map(|agent| self.dispatch.agents()[*agent].thread);
         let threads =
             served.chain(self.queue.ring(old).threads.iter().copied().take(MAX_THREADS_EXAMINED));
         let of_ring = |thread: &ThreadId| self.queue.thread(*thread).ring == old;
@@ -60,7 +57,7 @@ impl Scheduler {
             // This does not remove the old ring, because it has agents.
             self.reassign_ring(thread);
             let new = self.queue.thread(thread).ring;
-            let is_free = self.dispatch.of_rings[new].count == 0;
+            let is_free = self.dispatch.of_ring(new).count == 0;
             if is_free
                 && has_same_process(&self.queue.ring(old).clause, &self.queue.ring(new).clause)
             {
@@ -71,7 +68,7 @@ impl Scheduler {
 
     fn settle_threads_at_work(&mut self) {
         let threads: Vec<ThreadId> =
-            self.dispatch.agents.values().filter_map(|agent| agent.thread).collect();
+            self.dispatch.agents().values().filter_map(|agent| agent.thread).collect();
         threads.into_iter().for_each(|thread| self.reassign_ring(thread));
     }
 
@@ -90,48 +87,6 @@ impl Scheduler {
         self.queue.leave_ring(thread);
         self.join_ring(thread, new);
         self.queue.apply_clause(&mut self.cx, thread, old);
-    }
-}
-
-impl Dispatch {
-    /// Moves all agents of a ring to another one that has none.
-    fn move_agents(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        old: RingId,
-        new: RingId,
-        agents: &[AgentId],
-    ) {
-        self.of_rings[new].count = std::mem::take(&mut self.of_rings[old].count);
-        self.of_rings[new].idle = std::mem::take(&mut self.of_rings[old].idle);
-        // A new configuration ends a suspension.
-        self.end_suspension(cx, old);
-        self.of_rings[new].starts = std::mem::take(&mut self.of_rings[old].starts);
-        for agent in agents {
-            self.agents[*agent].ring = new;
-            // The timeout of the new clause may be shorter.
-            self.agents.mark(*agent);
-        }
-        queue.mark_ring(old);
-    }
-
-    /// Ends the idle agents of retired rings.
-    fn end_retired(&mut self, queue: &Queue, cx: &mut Context) {
-        let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state(), AgentState::Idle(_)) && queue.ring(agent.ring).is_retired
-        };
-        let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
-        let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
-        agents.into_iter().for_each(|agent| self.retire_agent(cx, agent));
-    }
-
-    fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
-        let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
-        for (id, agent) in self.agents.iter() {
-            agents.entry(agent.ring).or_default().push(id);
-        }
-        agents
     }
 }
 

@@ -21,20 +21,14 @@
 use crate::Scheduler;
 #[cfg(doc)]
 use crate::dispatch::Dispatch;
-use crate::dispatch::Resource;
-use crate::queue::RingId;
 use crate::queue::ThreadId;
 
 impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.
     pub(crate) fn settle(&mut self) {
-        // In a new second, rings that had to wait for it come first.
-        let mut is_new_second = self.dispatch.waitlists.lines.contains_key(&Resource::ForkRate)
-            && self.dispatch.fork_rate.is_over(self.cx.now);
+        self.dispatch.begin_event(self.cx.now);
         loop {
-            while let Some(agent) = self.dispatch.agents.next_changed() {
-                self.dispatch.settle_agent(&mut self.queue, &mut self.cx, agent);
-            }
+            self.dispatch.settle_agents(&mut self.queue, &mut self.cx);
             self.begin_window_rounds();
             self.settle_threads();
             while let Some(ring) = self.queue.next_ring_with_room() {
@@ -43,23 +37,7 @@ impl Scheduler {
             while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
             }
-            let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
-            if let Some(agent) = self.dispatch.free_agent.take() {
-                self.dispatch.give_other_work(queue, admission, cx, agent);
-            } else if let Some(ring) = self.dispatch.next_ring.take() {
-                self.dispatch.assign_agent(queue, admission, cx, ring);
-            } else if let Some(pass) = self.dispatch.waitlist_pass.take() {
-                self.dispatch.continue_waitlist_pass(queue, admission, cx, pass);
-            } else if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
-                self.dispatch.give_work(queue, cx, agent);
-            } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
-                self.dispatch.retry_waitlists();
-            } else if is_new_second && queue.rings().has_changed() {
-                is_new_second = false;
-                self.dispatch.retry_waitlists();
-            } else if let Some(ring) = queue.next_changed_ring() {
-                self.settle_ring(ring);
-            } else {
+            if !self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx) {
                 self.settle_jobs();
                 self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
                 return self.orders.answer(&self.queue, &mut self.cx);
@@ -74,7 +52,7 @@ impl Scheduler {
         loop {
             if let Some(thread) = self.queue.next_changed_thread() {
                 self.settle_thread(thread);
-            } else if let Some(window) = self.dispatch.windows.next_changed() {
+            } else if let Some(window) = self.dispatch.next_changed_window() {
                 self.dispatch.admit(&mut self.queue, window);
             } else {
                 return;
@@ -89,14 +67,5 @@ impl Scheduler {
         self.queue.settle_timer(&mut self.cx, thread);
         self.dispatch.update_readiness(&mut self.queue, &self.cx, thread);
         self.queue.thread_settled(thread);
-    }
-
-    /// Serves a ring, or removes it if it has neither threads nor agents.
-    fn settle_ring(&mut self, ring: RingId) {
-        let (queue, admission, cx) = (&mut self.queue, &mut self.admission, &mut self.cx);
-        match queue.ring(ring).threads.is_empty() && self.dispatch.of_rings[ring].count == 0 {
-            true => admission.drop_ring(queue, &mut self.dispatch, cx, ring),
-            false => self.dispatch.assign_agent(queue, admission, cx, ring),
-        }
     }
 }

@@ -62,6 +62,9 @@ pub struct AgentWaitlists {
     /// An agent or a limit was freed: the rings try again.
     #[serde(skip)]
     pub has_news: bool,
+    /// A new second has begun, and rings wait for it: they come before others.
+    #[serde(skip)]
+    pub may_start_again: bool,
 }
 
 impl AgentWaitlists {
@@ -111,8 +114,14 @@ pub(crate) struct WaitlistPass {
 }
 
 impl Dispatch {
+    /// Notes if a new second has begun, for which rings have to wait.
+    pub(crate) fn begin_event(&mut self, now: Timestamp) {
+        let waits = self.waitlists.lines.contains_key(&Resource::ForkRate);
+        self.waitlists.may_start_again = waits && self.fork_rate.is_over(now);
+    }
+
     /// Begins a pass over the waitlists.
-    pub(crate) fn retry_waitlists(&mut self) {
+    pub(super) fn begin_waitlist_pass(&mut self) {
         let pass = WaitlistPass { left: MAX_RINGS_PER_PASS, refused: Vec::new(), last: None };
         self.waitlist_pass = Some(pass);
     }

@@ -121,10 +121,16 @@ pub struct LearnedVertex {
 #[derive(Default, Serialize, Deserialize)]
 pub struct LearnedState {
     /// State that the former process left, until the initial scan is loaded.
-    pub(crate) unclaimed: Option<Unclaimed>,
+    unclaimed: Option<Unclaimed>,
 }
 
 impl LearnedState {
+    /// Returns true if state of the former process is not claimed yet.
+    #[cfg(test)]
+    pub(crate) fn has_unclaimed(&self) -> bool {
+        self.unclaimed.is_some()
+    }
+
     /// Panics if what is unclaimed is counted wrong.
     pub fn check(&self) {
         if let Some(unclaimed) = &self.unclaimed {
@@ -135,7 +141,7 @@ impl LearnedState {
     pub(super) fn import(&mut self, admission: &mut Admission, learned: Learned) {
         let unclaimed = self.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => unclaimed.messages.import_text(text, &mut admission.paging),
+            Learned::Text(text) => unclaimed.messages.import_text(text, admission),
             Learned::PagedOut(message) => unclaimed.messages.import_learned(message),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());

@@ -11,7 +11,6 @@ use crate::Scheduler;
 use crate::action::Action;
 use crate::bulk::BulkOrder;
 use crate::context::{Context, PresentOrder};
-use crate::dispatch::{AgentState, Dispatch};
 use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
 use crate::outcome::notes::Notes;
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
@@ -324,20 +323,6 @@ impl PendingOrders {
         if let Some((sum, _)) = order {
             sum.add(effect);
         }
-    }
-}
-
-impl Dispatch {
-    fn retire_agent_of(&mut self, cx: &mut Context, pid: u32) -> Effect {
-        let has_pid =
-            |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| has_pid(agent)) else {
-            return Effect::refused(OrderRefusal::NotFound);
-        };
-        let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
-        let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
-        self.stop_agent(cx, id, manner);
-        Effect { agents: 1, ..Effect::default() }
     }
 }
 

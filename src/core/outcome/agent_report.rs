@@ -4,8 +4,7 @@
 
 use crate::Scheduler;
 use crate::context::Context;
-use crate::dispatch::window::DeliverySignal;
-use crate::dispatch::{AgentId, Dispatch};
+use crate::dispatch::AgentId;
 use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{Diagnosis, MessageId, Queue, VertexId, VertexState};
 use log::Level;
@@ -67,7 +66,7 @@ impl Scheduler {
                 let diagnosis = diagnosis_of(report);
                 self.queue.recipient_deferred(
                     &mut self.cx,
-                    self.dispatch.agents[agent].pid,
+                    self.dispatch.agents()[agent].pid,
                     recipient.vertex(),
                     &diagnosis,
                 );
@@ -77,7 +76,7 @@ impl Scheduler {
                 // Its diagnosis is also that of the loaded recipients.
                 self.queue.destination_deferred(
                     &mut self.cx,
-                    self.dispatch.agents[agent].pid,
+                    self.dispatch.agents()[agent].pid,
                     recipient.vertex(),
                     report,
                 );
@@ -105,19 +104,9 @@ impl Scheduler {
         let vertex = recipient.vertex();
         let thread = self.queue.vertex(vertex).thread;
         self.queue.count_report(&mut self.cx, thread);
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.cx.now;
-        agent_ref.signal = agent_ref.signal.max(match report.status {
-            ReportStatus::DeferAll => DeliverySignal::Failure,
-            ReportStatus::Unknown => DeliverySignal::Nothing,
-            _ => DeliverySignal::Answer,
-        });
         let is_loaded = matches!(recipient, ReportedRecipient::Loaded(_));
-        match report.status.tag() {
-            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
-            _ if is_loaded && agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
-            _ => {}
-        }
+        let loaded = is_loaded.then_some(vertex);
+        self.dispatch.count_report(self.cx.now, agent, loaded, report.status);
         self.dispatch.learn_relay_of_report(&mut self.queue, &mut self.cx, thread, report.notary);
         self.queue.count_attempt(vertex);
         if is_loaded && self.queue.vertex(vertex).state != VertexState::Fed {
@@ -187,7 +176,7 @@ impl Scheduler {
             return loaded
                 .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
-        let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
+        let present_job = self.dispatch.agents()[agent].jobs().next().filter(has_recipient);
         let vertices = &self.queue.message(message).vertices;
         let vertex =
             present_job.or_else(|| vertices.iter(self.queue.vertices()).find(has_recipient));
@@ -244,18 +233,6 @@ impl Scheduler {
         let diagnosis = known.unwrap_or_else(|| Diagnosis::of_scheduler(text));
         self.record_deferral(recipient, diagnosis);
         self.log_about_agent(agent, Level::Warn, log);
-    }
-}
-
-impl Dispatch {
-    /// Returns true if an agent's report is about a forgotten message.
-    ///
-    /// Its reports about the number are then not about a message that was given the number since.
-    fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
-        self.agents[agent].jobs().any(|vertex| {
-            let message = queue.message(queue.vertex(vertex).message);
-            message.is_forgotten && message.name.number() == number
-        })
     }
 }
 

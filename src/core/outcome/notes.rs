@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use zsched_format::log_limiter::LogLimiter;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::note::OutcomeKind;
 
 /// What a note says about recipients.
@@ -45,14 +45,14 @@ impl Scheduler {
 /// Notes that are not on disk yet.
 #[derive(Serialize, Deserialize)]
 pub struct Notes {
-    pub unwritten: BTreeMap<NoteTicket, Note>,
+    unwritten: BTreeMap<NoteTicket, Note>,
     /// Orders that are answered when these notes are written.
     orders: BTreeMap<NoteTicket, OrderTicket>,
     last_ticket: NoteTicket,
     /// Limits the log lines about failed writes: one in each interval of retries.
     ///
     /// Otherwise a full disk would fill the log, with a line for each message.
-    pub failure_log: LogLimiter<Timestamp>,
+    failure_log: LogLimiter<Timestamp>,
     /// The last failed write or removal, until it succeeds: the message's number, and the error.
     #[serde(skip)]
     last_failure: Option<(u64, String)>,
@@ -104,6 +104,25 @@ impl Notes {
         self.unwritten.insert(ticket, note.clone());
         self.orders.extend(cx.add_order_part().map(|order| (ticket, order)));
         cx.act(Action::Note(note));
+    }
+
+    /// Forgets the notes about a message. Returns the orders that waited for them.
+    pub(crate) fn forget(&mut self, number: u64) -> Vec<OrderTicket> {
+        let of_message = self.unwritten.iter().filter(|(_, note)| note.name.number() == number);
+        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
+        of_message.iter().for_each(|ticket| drop(self.unwritten.remove(ticket)));
+        self.write_succeeded(number);
+        of_message.into_iter().filter_map(|ticket| self.take_order(ticket)).collect()
+    }
+
+    /// Returns true if notes are not on disk yet.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Moves all times, because the clock was set.
+    pub(crate) fn shift(&mut self, step: ClockStep) {
+        self.failure_log.shift(step);
     }
 
     /// The order that waits for a note, which waits no longer.

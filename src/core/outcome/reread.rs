@@ -28,13 +28,13 @@ impl Scheduler {
         let Some(message) = number.and_then(|number| self.queue.messages().find(number)) else {
             return;
         };
-        let present: Option<VertexId> = self.dispatch.agents[agent].jobs().next();
+        let present: Option<VertexId> = self.dispatch.agents()[agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
             self.queue.vertex(vertex).state != VertexState::Finished
                 && self.queue.vertex(vertex).message == message
         });
         if is_present {
-            self.dispatch.agents[agent].found_nothing = true;
+            self.dispatch.found_nothing(agent);
         } else {
             self.admission.request_reread(&mut self.queue, &mut self.cx, message);
         }

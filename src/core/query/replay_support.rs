@@ -10,7 +10,7 @@ impl<'s> View<'s> {
     ///
     /// `host` is the host in the job line. If there is none, the agent was started for the host.
     pub fn destination_of_job(self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
-        let ring = self.core.queue.ring(self.core.dispatch.agents.get(agent)?.ring);
+        let ring = self.core.queue.ring(self.core.dispatch.agents().get(agent)?.ring);
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 

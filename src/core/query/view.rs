@@ -234,7 +234,7 @@ impl<'s> View<'s> {
     ///
     /// It comes with the name of its window, if that may be shared with other threads.
     pub fn window_of(self, thread: &Thread) -> (usize, Option<&'s [u8]>) {
-        let window = thread.window.map(|window| &self.core.dispatch.windows[window]);
+        let window = thread.window.map(|window| &self.core.dispatch.windows()[window]);
         (
             self.core.dispatch.window_size(&self.core.queue, thread),
             window.and_then(|window| window.name.as_deref()),
@@ -253,7 +253,7 @@ impl<'s> View<'s> {
 
     /// The agents of a ring.
     pub fn ring_agents(self, id: RingId) -> &'s RingAgents {
-        &self.core.dispatch.of_rings[id]
+        self.core.dispatch.of_ring(id)
     }
 
     /// The ring of a thread.
@@ -273,7 +273,7 @@ impl<'s> View<'s> {
 
     /// An agent.
     pub fn agent(self, id: AgentId) -> Option<AgentRow<'s>> {
-        self.core.dispatch.agents.get(id).map(|agent| self.agent_row(agent))
+        self.core.dispatch.agents().get(id).map(|agent| self.agent_row(agent))
     }
 
     /// The agents with an id after `after`, in order.
@@ -284,14 +284,14 @@ impl<'s> View<'s> {
         let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
         self.core
             .dispatch
-            .agents
+            .agents()
             .starting_at(from)
             .map(move |(id, agent)| (id, self.agent_row(agent)))
     }
 
     /// The agents at work on a thread, the newest first.
     pub fn agents_of(self, thread: &Thread) -> impl Iterator<Item = &'s Agent> {
-        thread.agents.iter().rev().map(move |agent| &self.core.dispatch.agents[*agent])
+        thread.agents.iter().rev().map(move |agent| &self.core.dispatch.agents()[*agent])
     }
 
     fn agent_row(self, agent: &'s Agent) -> AgentRow<'s> {
@@ -305,12 +305,12 @@ impl<'s> View<'s> {
     /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state(), AgentState::Idle(_));
-        let jobs = self.core.dispatch.agents.values().flat_map(Agent::jobs);
+        let jobs = self.core.dispatch.agents().values().flat_map(Agent::jobs);
         let spent =
             jobs.filter(|job| self.core.queue.vertex(*job).state == VertexState::Finished).count();
         Totals {
-            agents: self.core.dispatch.agents.len(),
-            idle: self.core.dispatch.agents.values().filter(is_idle).count(),
+            agents: self.core.dispatch.agents().len(),
+            idle: self.core.dispatch.agents().values().filter(is_idle).count(),
             messages: self.core.queue.messages().len(),
             threads: self.core.queue.threads().len(),
             vertices: self.core.queue.vertices().len() - spent,

@@ -335,7 +335,7 @@ impl<'s> View<'s> {
     ///
     /// `None` if it has none yet.
     fn why_agent(self, agent: AgentId) -> Option<Wait<'s>> {
-        let agent_ref = &self.core.dispatch.agents[agent];
+        let agent_ref = &self.core.dispatch.agents()[agent];
         let jobs = agent_ref
             .jobs()
             .filter(|job| self.core.queue.vertex(*job).state == VertexState::Fed)
@@ -351,9 +351,9 @@ impl<'s> View<'s> {
         let mut agents =
             self.core.queue.thread(self.core.queue.vertex(vertex).thread).agents.iter();
         let has_it =
-            |agent: &&AgentId| self.core.dispatch.agents[**agent].jobs().any(|job| job == vertex);
+            |agent: &&AgentId| self.core.dispatch.agents()[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
-        let Some(agent) = agents.find(has_it).map(|agent| &self.core.dispatch.agents[*agent])
+        let Some(agent) = agents.find(has_it).map(|agent| &self.core.dispatch.agents()[*agent])
         else {
             return Why::Turn;
         };
@@ -455,7 +455,7 @@ impl<'s> View<'s> {
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent = &self.core.dispatch.agents[*agent];
+            let agent = &self.core.dispatch.agents()[*agent];
             return match agent.state() == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
@@ -475,7 +475,7 @@ impl<'s> View<'s> {
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
                 let newest =
-                    thread.agents.last().and_then(|agent| self.core.dispatch.agents[*agent].pid);
+                    thread.agents.last().and_then(|agent| self.core.dispatch.agents()[*agent].pid);
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
@@ -527,7 +527,7 @@ impl<'s> View<'s> {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.location.clone());
-        let of_channel = || self.core.dispatch.agents.counts.of_channel(&ring.channel).agents;
+        let of_channel = || self.core.dispatch.agents().counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, agents.count), origin_of(LimitName::MaxRing))
@@ -537,7 +537,7 @@ impl<'s> View<'s> {
             }
             Refusal::MaxAgents => {
                 let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
-                (limit(given, self.core.dispatch.agents.len()), origin_of(LimitName::MaxTa))
+                (limit(given, self.core.dispatch.agents().len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
                 let max = self.core.cx.settings.fork_rate.max(1) as usize;

@@ -8,12 +8,10 @@
 
 use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
 use crate::context::Context;
-use crate::dispatch::Dispatch;
-use crate::dispatch::{Agent, AgentId};
+use crate::dispatch::Agent;
 use crate::queue::{AfterJob, Diagnosis, Queue, VertexId};
 use std::rc::Rc;
-use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
-use zsched_format::time::Timestamp;
+use zsched_format::agent_protocol::ReportStatus;
 
 /// Maximum length of a text in the status log, in bytes.
 pub const MAX_STATUS_TEXT_LEN: usize = 2048;
@@ -125,31 +123,4 @@ pub(crate) fn present_attempt(agent: &Agent) -> Attempt {
 
 fn cut(text: &[u8]) -> Box<[u8]> {
     text[..text.len().min(MAX_STATUS_TEXT_LEN)].into()
-}
-
-impl Dispatch {
-    /// Emits a record of an agent's report about a recipient.
-    pub(crate) fn status_of_report(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let agent = &self.agents[agent];
-        let mut attempt = present_attempt(agent);
-        if agent.jobs().next() != Some(vertex) {
-            attempt.began = Timestamp::from_seconds(i64::from(queue.vertices[vertex].last_fed));
-        }
-        let (verdict, offsets) = (StatusVerdict::Report(report.status), [report.offset]);
-        let change = StatusChange {
-            offsets: &offsets,
-            verdict,
-            attempt: Some(attempt),
-            notary: report.notary,
-            text: report.text(),
-        };
-        queue.status(cx, vertex, change);
-    }
 }

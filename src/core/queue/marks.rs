@@ -19,6 +19,11 @@ impl Queue {
         self.rings.next_changed()
     }
 
+    /// Returns true if rings are marked as changed.
+    pub fn has_changed_rings(&self) -> bool {
+        self.rings.has_changed()
+    }
+
     /// The next ring that has room for recipients of a partial message.
     pub fn next_ring_with_room(&mut self) -> Option<RingId> {
         self.rings.next_with_room()

@@ -7,7 +7,7 @@
 //! message stays known meanwhile.
 
 use crate::Scheduler;
-use crate::action::{Action, NoteTicket};
+use crate::action::Action;
 use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
@@ -69,16 +69,9 @@ impl Scheduler {
             }
         }
         let number = self.queue.messages[message].name.number();
-        let of_message =
-            self.notes.unwritten.iter().filter(|(_, note)| note.name.number() == number);
-        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
-        for ticket in of_message {
-            self.notes.unwritten.remove(&ticket);
-            if let Some(order) = self.notes.take_order(ticket) {
-                self.orders.finish_order_part(&mut self.cx, order, None);
-            }
+        for order in self.notes.forget(number) {
+            self.orders.finish_order_part(&mut self.cx, order, None);
         }
-        self.notes.write_succeeded(number);
         self.overrides.drop_overrides(&self.queue, message);
         self.admission.end_partial(&mut self.queue, message);
         self.sender_reports.forget(message);

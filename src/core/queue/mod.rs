@@ -130,6 +130,11 @@ impl Queue {
         self.messages[message].vertices.to_vec(&self.vertices)
     }
 
+    /// Removes a ring without threads.
+    pub fn remove_ring(&mut self, id: RingId) {
+        self.rings.remove(id);
+    }
+
     /// Removes a message from memory.
     pub fn remove_message(&mut self, id: MessageId) {
         self.messages.remove(id);

@@ -64,11 +64,6 @@ impl Queue {
         self.threads[thread].retry = retry;
     }
 
-    /// Forgets that a destination is unreachable: it is tried again.
-    pub(crate) fn forget_unreachable(&mut self, thread: ThreadId) {
-        self.threads[thread].retry.unreachable = None;
-    }
-
     /// Restores another vertex of a message and thread like the first.
     pub(crate) fn restore_like(
         &mut self,

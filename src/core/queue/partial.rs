@@ -85,7 +85,7 @@ impl Queue {
         agent: AgentId,
         message: MessageId,
     ) -> Option<VertexId> {
-        let present = dispatch.agents[agent].jobs().next()?;
+        let present = dispatch.agents()[agent].jobs().next()?;
         let job = &self.vertices[present];
         let covers = job.message == message && !job.is_part() && self.is_partial(message);
         covers.then_some(present)

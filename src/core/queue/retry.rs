@@ -8,7 +8,6 @@
 
 use crate::Scheduler;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::queue::deferall::MAX_BLOCK;
 use crate::queue::{FailureScope, Queue, Retry, ThreadId, VertexId, VertexState};
 use std::time::Duration;
@@ -63,14 +62,6 @@ impl Scheduler {
         }
         self.queue.make_some_due(&self.cx, thread);
         self.queue.threads[thread].is_woken = true;
-    }
-}
-
-impl Dispatch {
-    fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
-        self.resume_window(queue, thread);
-        queue.threads[thread].retry.unreachable = None;
-        queue.deferrals.remove(&thread);
     }
 }
 

@@ -1,9 +1,7 @@
 //! The thread and the ring of a destination.
 
 use crate::Scheduler;
-use crate::admission::Admission;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use crate::queue::{Destination, Queue, RingId, Thread, ThreadId};
 use zsched_config::Clause;
 
@@ -33,7 +31,7 @@ impl Scheduler {
         let clause = self.cx.config.select_or_default(channel, host);
         let (ring, is_new) = self.queue.rings.find_or_insert(&clause, channel, host);
         if is_new {
-            self.dispatch.of_rings.insert(ring);
+            self.dispatch.add_ring(ring);
         }
         if is_new && !self.overrides.limits.is_empty() {
             self.queue.apply_limits_to_ring(&self.overrides, ring);
@@ -71,22 +69,6 @@ impl Scheduler {
         self.dispatch.unready(&mut self.queue, thread);
         self.queue.leave_ring(thread);
         self.queue.threads.remove(thread);
-    }
-}
-
-impl Admission {
-    /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring(
-        &mut self,
-        queue: &mut Queue,
-        dispatch: &mut Dispatch,
-        cx: &mut Context,
-        ring: RingId,
-    ) {
-        dispatch.leave_waitlist(ring);
-        dispatch.end_suspension(cx, ring);
-        self.partials.drop_ring(ring);
-        queue.rings.remove(ring);
     }
 }
 

@@ -64,6 +64,12 @@ pub struct UnreachableReport {
 }
 
 impl Queue {
+    /// Forgets that a destination is unreachable: it is tried again.
+    pub(crate) fn forget_unreachable(&mut self, thread: ThreadId) {
+        self.threads[thread].retry.unreachable = None;
+        self.deferrals.remove(&thread);
+    }
+
     /// Marks a destination as unreachable until its next try.
     ///
     /// That is not before the time in `known`. Returns the time of the next try. The clause must

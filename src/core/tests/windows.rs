@@ -9,7 +9,7 @@ const STEERED: &str = "c/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 expiry
 /// Each new agent that has not been read asks for work.
 fn wake_up(world: &mut World) {
     for agent in world.started.clone() {
-        if world.core.dispatch.agents.get(agent).is_some_and(|agent| agent.fed_at.is_none()) {
+        if world.core.dispatch.agents().get(agent).is_some_and(|agent| agent.fed_at.is_none()) {
             world.hungry(agent);
         }
     }
@@ -105,7 +105,7 @@ fn dead_destination_is_suspended_and_probed() {
         .copied()
         .chain(world.started[2..].iter().copied())
         .filter(|agent| {
-            world.core.dispatch.agents.get(*agent).is_some_and(|agent| agent.thread.is_some())
+            world.core.dispatch.agents().get(*agent).is_some_and(|agent| agent.thread.is_some())
         })
         .collect();
     assert_eq!(at_work.len(), 1);
@@ -118,7 +118,7 @@ fn dead_destination_is_suspended_and_probed() {
     // The next one succeeds: the window is at its initial size.
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
-    let alive = world.core.dispatch.agents.iter().find(|(_, agent)| agent.thread.is_some());
+    let alive = world.core.dispatch.agents().iter().find(|(_, agent)| agent.thread.is_some());
     let prober = alive.expect("an agent at work").0;
     let last = job(&mut world, prober);
     ends(&mut world, prober, &last, "ok3");
@@ -254,14 +254,14 @@ fn dead_shared_window_suspends_all_domains() {
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
     let at_work = |world: &World| {
-        let busy = world.core.dispatch.agents.iter().filter(|(_, agent)| agent.thread.is_some());
+        let busy = world.core.dispatch.agents().iter().filter(|(_, agent)| agent.thread.is_some());
         busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let prober: Vec<AgentId> = at_work(&world);
     let first = prober
         .into_iter()
         .find(|agent| {
-            world.core.dispatch.agents[*agent]
+            world.core.dispatch.agents()[*agent]
                 .last_destination
                 .as_ref()
                 .is_some_and(|to| to.host().ends_with(b"big.test"))
@@ -273,7 +273,7 @@ fn dead_shared_window_suspends_all_domains() {
     let busy = at_work(&world)
         .iter()
         .filter(|agent| {
-            let to = world.core.dispatch.agents[**agent].last_destination.as_ref();
+            let to = world.core.dispatch.agents()[**agent].last_destination.as_ref();
             to.is_some_and(|to| to.host().ends_with(b"big.test"))
         })
         .count();
@@ -308,7 +308,7 @@ fn window_key_mx_makes_hosts_of_relay_share() {
         );
         world.hungry(agent);
     }
-    let shared = world.core.dispatch.windows.iter().find(|(_, window)| window.name.is_some());
+    let shared = world.core.dispatch.windows().iter().find(|(_, window)| window.name.is_some());
     let window = shared.expect("a shared window").1;
     assert_eq!(window.name.as_deref(), Some(&b"mx.provider.test"[..]));
     assert!(window.agents <= 4, "{}", window.agents);
@@ -322,7 +322,7 @@ fn reload_keeps_needed_windows_only() {
     assert_eq!(window_of(&world, "h.test").0, 3);
     world.handle(Event::Configured(Rc::new(config("c/*\n\tmaxthr=7 command=x\n"))));
     assert_eq!(window_of(&world, "h.test").0, 7);
-    assert_eq!(world.core.dispatch.windows.iter().count(), 0);
+    assert_eq!(world.core.dispatch.windows().iter().count(), 0);
 }
 
 #[test]
@@ -360,10 +360,10 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
         world.message(domain, &[&format!("c/h{domain}.big.test")]);
     }
     assert_eq!(world.started.len(), 4);
-    assert_eq!(world.core.dispatch.windows.iter().count(), 1);
+    assert_eq!(world.core.dispatch.windows().iter().count(), 1);
     wake_up(&mut world);
     let mut attempts = 0;
-    while world.core.dispatch.windows.iter().all(|(_, window)| window.resume.is_none()) {
+    while world.core.dispatch.windows().iter().all(|(_, window)| window.resume.is_none()) {
         let agent = world.started[attempts % 4];
         let job = job(&mut world, agent);
         ends(&mut world, agent, &job, "deferall\tno way");
@@ -397,7 +397,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     wake_up(&mut world);
     assert_eq!(dead_domains(&world), 0);
     let at_work = |world: &World| {
-        let busy = world.core.dispatch.agents.iter().filter(|(_, agent)| agent.thread.is_some());
+        let busy = world.core.dispatch.agents().iter().filter(|(_, agent)| agent.thread.is_some());
         busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let probe = at_work(&world);
@@ -459,7 +459,7 @@ fn retryat_does_not_keep_window_from_dying_again() {
     assert_eq!(block(&world), None);
     while block(&world).is_none() {
         let at_work =
-            world.core.dispatch.agents.iter().find(|(_, agent)| agent.jobs().next().is_some());
+            world.core.dispatch.agents().iter().find(|(_, agent)| agent.jobs().next().is_some());
         let agent = at_work.expect("the failures come to an end").0;
         let last = job(&mut world, agent);
         ends(&mut world, agent, &last, "deferall cannot connect");

@@ -67,11 +67,6 @@ pub struct PagingState {
 }
 
 impl PagingState {
-    /// Stores a text for records. Returns its number.
-    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.texts.store(text)
-    }
-
     /// Panics if a limit is exceeded, or paging waits without a timer.
     pub fn check(&self, timers: &Timers) {
         assert_eq!(timers.has(Timer::PageOut), self.has_timer, "timer of paging");
@@ -117,6 +112,11 @@ impl Scheduler {
 }
 
 impl Admission {
+    /// Stores a text for records. Returns its number.
+    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        self.paging.texts.store(text)
+    }
+
     /// Processes a change in the control files that wait for room.
     pub(crate) fn backlog_changed(&mut self, cx: &mut Context, waiting: Backlog) {
         self.paging.waiting = waiting;
@@ -218,7 +218,7 @@ impl Admission {
     pub(crate) fn paged_record(&mut self, queue: &Queue, vertex: VertexId) -> PagedVertex {
         let due = queue.own_due(vertex);
         let vertex = queue.vertex(vertex);
-        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.paging.keep_text(text));
+        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.keep_text(text));
         let to = &queue.thread(vertex.thread).destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }

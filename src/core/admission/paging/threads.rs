@@ -164,7 +164,7 @@ impl<'s> View<'s> {
         if self.thread_id(destination.channel(), destination.host()).is_some() {
             return None;
         }
-        let relay = self.core.dispatch.windows.relays.of(destination);
+        let relay = self.core.dispatch.windows().relays.of(destination);
         LearnedThread::new(destination, &kept.retry, kept.window, relay)
     }
 }

@@ -53,7 +53,7 @@ impl Scheduler {
     /// Adds the recipients of a chunk to existing or new vertices.
     pub(crate) fn queue_chunk(&mut self, message: MessageId, arrival: &Arrival) {
         let mut vertices: BTreeMap<ThreadId, VertexId> = BTreeMap::new();
-        for agent in self.dispatch.agents.values() {
+        for agent in self.dispatch.agents().values() {
             let of_message = |job: &VertexId| self.queue.vertex(*job).message == message;
             for job in agent.jobs().filter(of_message) {
                 vertices.insert(self.queue.vertex(job).thread, job);

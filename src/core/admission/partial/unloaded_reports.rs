@@ -85,7 +85,7 @@ impl Admission {
         let scope = FailureScope::of(&diagnosis.notary);
         let (due, step) = queue.due_of_unloaded(cx, job, scope);
         self.keep_retry(queue, dispatch, cx, thread, due);
-        let text = self.paging.keep_text(diagnosis);
+        let text = self.keep_text(diagnosis);
         let to = &queue.thread(thread).destination;
         let learned = PagedVertex::new(to, queue.vertex(job).attempts, true, text);
         let learned = learned.due_at(due, step);

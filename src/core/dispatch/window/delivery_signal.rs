@@ -41,6 +41,11 @@ pub enum DeliverySignal {
 }
 
 impl Dispatch {
+    pub(crate) fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
+        self.resume_window(queue, thread);
+        queue.forget_unreachable(thread);
+    }
+
     /// Processes the end of a delivery.
     ///
     /// `cause` is the last report if it failed.

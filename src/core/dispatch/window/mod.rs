@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 pub use delivery_signal::DeliverySignal;
 pub use relay::Relays;
@@ -200,8 +200,12 @@ impl Windows {
         self.pool.iter()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
-        self.pool.iter_mut()
+    /// Moves all times, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for window in self.pool.iter_mut() {
+            window.pace.shift(step);
+            window.resume = window.resume.map(|time| time + step);
+        }
     }
 }
 
@@ -225,6 +229,11 @@ impl std::ops::IndexMut<WindowId> for Windows {
 }
 
 impl Dispatch {
+    /// The next window that is marked as changed.
+    pub(crate) fn next_changed_window(&mut self) -> Option<WindowId> {
+        self.windows.next_changed()
+    }
+
     /// Puts a thread into the window of its clause, if any.
     pub(crate) fn join_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
         let flow = queue.flow(thread);
