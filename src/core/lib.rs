@@ -50,7 +50,8 @@ mod operator;
 mod outcome;
 mod queue;
 
-// What follows from each event.
+// What each event does, and what follows from it.
+mod events;
 mod settle;
 
 // Events that concern everything, and work on it in steps.
@@ -110,7 +111,6 @@ use operator::overrides::Overrides;
 use outcome::notes::Notes;
 use outcome::sender_reports::SenderReports;
 use queue::Queue;
-use queue::thread::ThreadId;
 use queue::vertex::VertexState;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -258,23 +258,10 @@ impl Scheduler {
             }
         }
         if may_evict {
-            self.evict_some();
+            self.admission.evict_some(&mut self.queue, &mut self.dispatch, &mut self.cx);
         }
         if may_read_more {
             self.continue_partial_checks();
-        }
-    }
-
-    fn thread_timer(&mut self, thread: ThreadId) {
-        self.queue.timer_expired(thread);
-        self.reassign_ring(thread);
-        let thread_ref = self.queue.thread(thread);
-        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.cx.now);
-        if thread_ref.expiry_check.is_some_and(|check| check <= self.cx.now) {
-            self.expire_thread(thread);
-        }
-        if wakes {
-            self.wake_waves(thread);
         }
     }
 }

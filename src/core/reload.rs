@@ -71,23 +71,6 @@ impl Scheduler {
             self.dispatch.agents().values().filter_map(|agent| agent.thread).collect();
         threads.into_iter().for_each(|thread| self.reassign_ring(thread));
     }
-
-    /// Applies the present configuration and clock to a thread.
-    ///
-    /// Does nothing if that was done before.
-    pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
-        self.queue.apply_clock_step(&mut self.cx, thread);
-        let old = self.queue.thread(thread).ring;
-        if !self.queue.ring(old).is_retired {
-            return;
-        }
-        let destination = self.queue.thread(thread).destination.clone();
-        let new = self.ring_for(destination.channel(), destination.host());
-        self.dispatch.unready(&mut self.queue, thread);
-        self.queue.leave_ring(thread);
-        self.join_ring(thread, new);
-        self.queue.apply_clause(&mut self.cx, thread, old);
-    }
 }
 
 fn has_same_process(old: &Clause, new: &Clause) -> bool {

@@ -29,7 +29,7 @@ const ALL: [Work; 5] = [
     },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
     Work {
-        is_left: |core| !core.dispatch.windows().rounds.is_empty(),
+        is_left: |core| core.dispatch.first_round().is_some(),
         step: Scheduler::window_round_step,
     },
     Work { is_left: |core| core.queue.has_expiry_checks(), step: Scheduler::expiry_step },

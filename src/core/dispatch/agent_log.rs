@@ -3,7 +3,6 @@
 //! What an agent writes outside or against the protocol goes to the log. The number of lines is
 //! limited, so that one agent cannot fill the disk.
 
-use crate::Scheduler;
 use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, Dispatch};
 use crate::query::view::View;
@@ -144,13 +143,6 @@ impl Dispatch {
             let text = format!("wrote a line too long by {bytes} bytes, passed over");
             self.log_about_agent(queue, cx, agent, Level::Warn, text);
         }
-    }
-}
-
-impl Scheduler {
-    /// Logs what an agent does, up to the limit. `text` begins with a verb.
-    pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
-        self.dispatch.log_about_agent(&self.queue, &mut self.cx, agent, level, text);
     }
 }
 

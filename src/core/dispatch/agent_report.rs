@@ -2,8 +2,10 @@
 
 use crate::action::StatusVerdict;
 use crate::context::Context;
+use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, Dispatch};
+use crate::dispatch::{AgentState, Owed};
 use crate::queue::attempt_records::{StatusChange, present_attempt};
 use crate::queue::{Queue, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -11,6 +13,38 @@ use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 
 impl Dispatch {
+    /// Takes what a `#hungry` of an agent answers; `None` if it answers nothing.
+    pub(crate) fn take_answer(&mut self, now: Timestamp, agent: AgentId) -> Option<Owed> {
+        let agent_ref = &mut self.agents[agent];
+        let answered = agent_ref.owed.pop_front()?;
+        agent_ref.progress_at = now;
+        agent_ref.deferrals = 0;
+        if !agent_ref.is_alive() {
+            // Without jobs it has less time to end.
+            self.agents.mark(agent);
+        }
+        Some(answered)
+    }
+
+    /// Processes the `#hungry` of an agent after what it answers.
+    ///
+    /// The agent is fed again when it has answered everything that it was given.
+    pub(crate) fn asks_for_work(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+        let agent_ref = &mut self.agents[agent];
+        (agent_ref.hungry_at, agent_ref.stray_lines) = (cx.now, StrayLines::default());
+        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
+            match agent_ref.state() {
+                AgentState::Parking => self.park(queue, cx, agent),
+                _ => self.hungry_agents.push_back(agent),
+            }
+        }
+    }
+
+    /// Takes the mark of an agent that has found nothing to do in its present job.
+    pub(crate) fn take_found_nothing(&mut self, agent: AgentId) -> bool {
+        std::mem::take(&mut self.agents[agent].found_nothing)
+    }
+
     /// Counts a report of an agent about a recipient, which is of a vertex if it is loaded.
     pub(crate) fn count_report(
         &mut self,

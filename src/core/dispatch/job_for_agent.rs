@@ -6,20 +6,15 @@
 //! In a ring with `slot-cost` or `job-order`, `feed_next` chooses instead:
 //! `job_for_agent_by_message.rs`.
 
-use crate::Scheduler;
 use crate::action::{Action, StopMode};
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
-use crate::queue::attempt_records::present_attempt;
-use crate::queue::{Queue, RingId, ThreadId, VertexId, VertexState};
-use log::Level;
+use crate::queue::{Queue, RingId, ThreadId, VertexId};
 use std::time::Duration;
 use zsched_config::MailPriority;
-use zsched_format::agent_protocol::AgentLine;
 use zsched_format::time::Timestamp;
 
 /// Maximum time on one thread while others of the ring wait.
@@ -35,104 +30,9 @@ pub(crate) struct FreeAgent {
     burst: usize,
 }
 
-impl Scheduler {
-    pub(crate) fn agent_said(&mut self, agent: AgentId, line: &[u8]) {
-        if self.dispatch.agents.get(agent).is_none() {
-            return;
-        }
-        match AgentLine::parse(line) {
-            AgentLine::Hungry => self.agent_is_hungry(agent),
-            AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
-            AgentLine::Report(report) => self.agent_reported(agent, &report),
-            AgentLine::Comment(text) => {
-                self.dispatch.log_stray_line(&self.queue, &mut self.cx, agent, None, text)
-            }
-            AgentLine::Malformed(missing, text) => {
-                self.dispatch.log_stray_line(&self.queue, &mut self.cx, agent, Some(missing), text)
-            }
-        }
-    }
-
-    fn agent_is_hungry(&mut self, agent: AgentId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
-        let Some(answered) = agent_ref.owed.pop_front() else {
-            let text = "says #hungry once too often".to_string();
-            return self.log_about_agent(agent, Level::Warn, text);
-        };
-        agent_ref.progress_at = self.cx.now;
-        agent_ref.deferrals = 0;
-        if !agent_ref.is_alive() {
-            // Without jobs it has less time to end.
-            self.dispatch.agents.mark(agent);
-        }
-        match answered {
-            Owed::Start => self.dispatch.agent_proven(&mut self.queue, &mut self.cx, agent),
-            Owed::Job(vertex) => self.end_job(agent, vertex),
-            Owed::Idle => {}
-        }
-        let agent_ref = &mut self.dispatch.agents[agent];
-        (agent_ref.hungry_at, agent_ref.stray_lines) = (self.cx.now, StrayLines::default());
-        // It is fed again when it has answered everything that it was given.
-        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
-            match agent_ref.state() {
-                AgentState::Parking => self.dispatch.park(&mut self.queue, &mut self.cx, agent),
-                _ => self.dispatch.hungry_agents.push_back(agent),
-            }
-        }
-    }
-
-    /// Ends a job: what is not finished waits for its next try.
-    fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
-        self.packet_tried(self.queue.vertex(vertex).message);
-        self.dispatch.update_window(&mut self.queue, &mut self.cx, agent, vertex);
-        let found_nothing = std::mem::take(&mut self.dispatch.agents[agent].found_nothing);
-        if !self.queue.release_job(vertex) {
-            return;
-        }
-        let missing = match (found_nothing, self.queue.vertex(vertex).reported) {
-            (true, _) => {
-                Some("the agent found nothing to do in the control file, which is read again")
-            }
-            (false, false) => {
-                self.queue.count_attempt(vertex);
-                Some("the agent ended the job without a word about this recipient")
-            }
-            (false, true) => None,
-        };
-        if let Some(text) = missing {
-            let agent_ref = &self.dispatch.agents[agent];
-            let text = format!("{text}{}", agent_ref.stray_lines.in_parentheses());
-            self.queue.status_unreported(&mut self.cx, present_attempt(agent_ref), vertex, &text);
-            self.queue.set_diagnosis(vertex, &text);
-        }
-        match found_nothing {
-            true => {
-                let message = self.queue.vertex(vertex).message;
-                self.admission.request_reread(&mut self.queue, &mut self.cx, message);
-            }
-            false => {
-                self.queue.record_failed_job(&mut self.cx, self.dispatch.agents[agent].pid, vertex)
-            }
-        }
-        self.defer(vertex, Queue::wait_after_try);
-    }
-
-    /// Makes a vertex wait that an agent has given back, by `wait`.
-    pub(crate) fn defer(&mut self, vertex: VertexId, wait: fn(&mut Queue, &mut Context, VertexId)) {
-        match self.queue.message(self.queue.vertex(vertex).message).is_kept() {
-            true => self.queue.set_state(self.cx.now, vertex, VertexState::Held),
-            false => wait(&mut self.queue, &mut self.cx, vertex),
-        }
-        self.cx.learned_revision += 1;
-        if !self.apply_after_job(vertex) {
-            self.expire_or_watch(vertex);
-        }
-    }
-}
-
 impl Dispatch {
     /// Reports the outcome of a delivery to the window of its thread.
-    fn update_window(
+    pub(crate) fn update_window(
         &mut self,
         queue: &mut Queue,
         cx: &mut Context,
@@ -339,7 +239,7 @@ impl Dispatch {
     }
 
     /// Puts an agent that has answered `#idle` into the pool.
-    fn park(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+    pub(super) fn park(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         if self.gets_no_more_work(queue, cx, agent) {
             self.retire_agent(cx, agent);
             return;

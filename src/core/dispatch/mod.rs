@@ -117,9 +117,9 @@ impl Dispatch {
             self.continue_waitlist_pass(queue, admission, cx, pass);
         } else if let Some(agent) = self.hungry_agents.pop_front() {
             self.give_work(queue, cx, agent);
-        } else if std::mem::take(&mut self.waitlists.has_news) {
-            self.begin_waitlist_pass();
-        } else if queue.has_changed_rings() && std::mem::take(&mut self.waitlists.may_start_again) {
+        } else if std::mem::take(&mut self.waitlists.has_news)
+            || queue.has_changed_rings() && std::mem::take(&mut self.waitlists.may_start_again)
+        {
             self.begin_waitlist_pass();
         } else if let Some(ring) = queue.next_changed_ring() {
             self.settle_ring(queue, admission, cx, ring);

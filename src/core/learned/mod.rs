@@ -18,10 +18,9 @@ use crate::admission::paging::RestoreAction;
 use crate::context::Context;
 use crate::event::Backlog;
 use crate::query::view::View;
-use crate::queue::retry::{max_wait, seconds_of};
 use crate::queue::{
-    Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
-    UnreachableReason, UnreachableReport, VertexId,
+    Destination, Diagnosis, MessageId, Queue, Retry, ThreadId, UnreachableReason,
+    UnreachableReport, VertexId,
 };
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -125,6 +124,11 @@ pub struct LearnedState {
 }
 
 impl LearnedState {
+    /// Takes what the former process knew of a destination.
+    pub(crate) fn take_thread(&mut self, destination: &Destination) -> Option<LearnedThread> {
+        self.unclaimed.as_mut()?.threads.remove(destination)
+    }
+
     /// Returns true if state of the former process is not claimed yet.
     #[cfg(test)]
     pub(crate) fn has_unclaimed(&self) -> bool {
@@ -216,45 +220,6 @@ struct UnclaimedVertex {
 }
 
 impl Scheduler {
-    /// Restores the state of a new thread, unless its wake-up is past.
-    pub(super) fn restore_thread(&mut self, thread: ThreadId) {
-        let thread_ref = self.queue.thread(thread);
-        let unclaimed = self.learned.unclaimed.as_mut();
-        let Some(learned) =
-            unclaimed.and_then(|unclaimed| unclaimed.threads.remove(&thread_ref.destination))
-        else {
-            return;
-        };
-        if let Some(relay) = &learned.relay {
-            self.dispatch.set_relay(&mut self.queue, &mut self.cx, thread, relay.as_bytes());
-        }
-        if let Some(size) = learned.window {
-            self.dispatch.restore_window(&self.queue, thread, size);
-        }
-        let clause = self.queue.clause(thread);
-        let on_request = clause.is_etrn_only();
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.cx.now && !on_request);
-        // The clock may have been wrong when this was written, or the clause may have changed.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(self.cx.now + max_wait(clause)));
-        let is_dead = wakeup.is_none() && learned.reason == Some(UnreachableReason::Dead);
-        let until = wakeup.or(is_dead.then_some(self.cx.now));
-        let steps = RetryPosition {
-            index: u8::try_from(learned.index).unwrap_or(u8::MAX),
-            planned: wakeup.map_or(0, seconds_of),
-        };
-        let unreachable = until.map(|until| {
-            // Files of an earlier version do not say how it was known.
-            let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
-            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.to_report()));
-            Box::new(Unreachable { until, reason, cause })
-        });
-        self.queue.set_retry(thread, Retry { steps, unreachable, ..Retry::default() });
-        if is_dead {
-            self.dispatch.probe_dead_window(&self.queue, thread);
-            self.queue.forget_unreachable(thread);
-        }
-    }
-
     /// Drops unclaimed state.
     ///
     /// The state stays while the backlog has files that may claim it.
@@ -325,7 +290,7 @@ impl LearnedCause {
         LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
     }
 
-    fn to_report(&self) -> UnreachableReport {
+    pub(crate) fn to_report(&self) -> UnreachableReport {
         let LearnedCause { pid, id, at, ref text } = *self;
         let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
         UnreachableReport { pid, id, at, diagnosis }

@@ -6,7 +6,6 @@
 //! `scheduler(8)`, `retries`). `skew` moves the times towards whole multiples of the interval, so
 //! that threads of one clause are tried together.
 
-use crate::Scheduler;
 use crate::context::Context;
 use crate::queue::deferall::MAX_BLOCK;
 use crate::queue::{FailureScope, Queue, Retry, ThreadId, VertexId, VertexState};
@@ -35,37 +34,12 @@ pub struct RetryJump {
     to: u8,
 }
 
-impl Scheduler {
-    /// Processes a request for the mail of a thread, which becomes due.
-    ///
-    /// If agents of its ring cannot be started, one is tried now.
-    pub(crate) fn wake_on_request(&mut self, thread: ThreadId) {
-        let ring = self.queue.threads[thread].ring;
-        self.dispatch.retry_start_now(&mut self.queue, &mut self.cx, ring);
-        self.wake_thread(thread);
-    }
-
-    /// Ends the wait of a thread: all waiting vertices become due.
-    pub(crate) fn wake_thread(&mut self, thread: ThreadId) {
-        self.reassign_ring(thread);
-        self.queue.threads[thread].waiting.wake(self.cx.now);
-        self.dispatch.end_unreachable(&mut self.queue, thread);
-        self.wake_waves(thread);
-    }
-
-    /// Processes a wake-up of a thread or its destination.
-    pub(crate) fn wake_waves(&mut self, thread: ThreadId) {
-        self.cx.learned_revision += 1;
-        let known = self.queue.threads[thread].retry.unreachable.as_deref();
-        if known.is_some_and(|known| known.until <= self.cx.now) {
-            self.dispatch.end_unreachable(&mut self.queue, thread);
-        }
-        self.queue.make_some_due(&self.cx, thread);
-        self.queue.threads[thread].is_woken = true;
-    }
-}
-
 impl Queue {
+    /// Makes all waiting vertices of a thread due at the next wake-up.
+    pub(crate) fn wake_waiting(&mut self, now: Timestamp, thread: ThreadId) {
+        self.threads[thread].waiting.wake(now);
+    }
+
     /// Makes a vertex wait after a try.
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.

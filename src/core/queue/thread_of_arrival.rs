@@ -1,78 +1,52 @@
 //! The thread and the ring of a destination.
 
-use crate::Scheduler;
 use crate::context::Context;
 use crate::queue::{Destination, Queue, RingId, Thread, ThreadId};
+use std::rc::Rc;
 use zsched_config::Clause;
 
-impl Scheduler {
-    /// Returns the thread of a destination, and creates it if necessary.
-    pub(crate) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
-        if let Some(thread) = self.queue.threads.find(channel, host) {
-            self.reassign_ring(thread);
-            return thread;
-        }
-        let destination = Destination::new(channel, host);
-        let ring = self.ring_for(channel, host);
-        let last_step = self.queue.clock.number;
-        let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
-        self.join_ring(thread, ring);
-        self.admission.restore_thread(&mut self.queue, &mut self.dispatch, self.cx.now, thread);
-        self.restore_thread(thread);
-        // The restored state does not include a window that has died since.
-        self.dispatch.wait_with_window(&mut self.queue, &mut self.cx, thread);
-        thread
-    }
-
-    /// Returns the ring of a destination, and creates it if necessary.
-    ///
-    /// The ring is that of the present configuration.
-    pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
-        let clause = self.cx.config.select_or_default(channel, host);
-        let (ring, is_new) = self.queue.rings.find_or_insert(&clause, channel, host);
-        if is_new {
-            self.dispatch.add_ring(ring);
-        }
-        if is_new && !self.overrides.limits.is_empty() {
-            self.queue.apply_limits_to_ring(&self.overrides, ring);
-        }
-        ring
-    }
-
-    pub(crate) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
-        let threads = &mut self.queue.rings[ring].threads;
-        self.queue.threads[thread].ring = ring;
-        self.queue.threads[thread].ring_slot = threads.len();
-        threads.push(thread);
-        self.queue.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
-        self.queue.enqueue_due(&self.cx, thread);
-        self.queue.reapply_limits_to_ring(&self.overrides, ring);
-        // Overrides are rare.
-        if !self.overrides.is_empty() {
-            self.queue.update_hold(&self.overrides, thread);
-            self.queue.apply_limits_to_thread(&self.overrides, thread);
-        }
-        self.dispatch.join_window(&mut self.queue, &mut self.cx, thread);
-    }
-
-    /// Removes a thread that has neither vertices nor agents.
-    pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
-        self.admission.keep_removed_thread(&mut self.queue, &self.dispatch, &mut self.cx, thread);
-        let thread_ref = &mut self.queue.threads[thread];
-        self.cx.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
-        let timer = thread_ref.timer.take();
-        let is_shifted = self.queue.is_shifted(thread);
-        self.cx.timers.change_thread(thread, is_shifted, [timer, None]);
-        self.queue.deferrals.remove(&thread);
-        self.queue.expiry_checks.remove(&thread);
-        self.dispatch.leave_window(&mut self.queue, &mut self.cx, thread);
-        self.dispatch.unready(&mut self.queue, thread);
-        self.queue.leave_ring(thread);
-        self.queue.threads.remove(thread);
-    }
-}
-
 impl Queue {
+    /// Adds a thread without vertices, which is to join a ring.
+    pub(crate) fn add_thread(&mut self, destination: Destination, ring: RingId) -> ThreadId {
+        self.threads.insert(Thread::new(destination, ring, self.clock.number))
+    }
+
+    /// Finds or adds the ring of a clause. Returns true with a ring that is new.
+    pub(crate) fn find_or_add_ring(
+        &mut self,
+        clause: &Rc<Clause>,
+        channel: &[u8],
+        host: &[u8],
+    ) -> (RingId, bool) {
+        self.rings.find_or_insert(clause, channel, host)
+    }
+
+    /// Adds a thread to a ring.
+    pub(crate) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
+        let ring_ref = &mut self.rings[ring];
+        let thread_ref = &mut self.threads[thread];
+        (thread_ref.ring, thread_ref.ring_slot) = (ring, ring_ref.threads.len());
+        ring_ref.threads.push(thread);
+        ring_ref.recipients += u64::from(thread_ref.recipients);
+    }
+
+    /// Ends what is planned for a thread that has neither vertices nor agents.
+    pub(crate) fn end_thread(&mut self, cx: &mut Context, thread: ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        cx.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
+        let timer = thread_ref.timer.take();
+        let is_shifted = self.is_shifted(thread);
+        cx.timers.change_thread(thread, is_shifted, [timer, None]);
+        self.deferrals.remove(&thread);
+        self.expiry_checks.remove(&thread);
+    }
+
+    /// Removes a thread that has ended.
+    pub(crate) fn remove_thread(&mut self, thread: ThreadId) {
+        self.leave_ring(thread);
+        self.threads.remove(thread);
+    }
+
     /// Retires all rings, for those of a new configuration.
     pub(crate) fn retire_rings(&mut self) {
         self.rings.retire_all();

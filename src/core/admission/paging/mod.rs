@@ -14,7 +14,6 @@ mod threads;
 
 pub(crate) use restore::{RestoreAction, RestoredMessage};
 
-use crate::Scheduler;
 use crate::action::Action;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
@@ -77,41 +76,44 @@ impl PagingState {
     }
 }
 
-impl Scheduler {
+impl Admission {
     /// Pages out some messages that only wait.
-    pub(crate) fn evict_some(&mut self) {
-        self.admission.paging.has_timer = false;
-        if self.admission.paging.waiting == Backlog::None {
+    pub(crate) fn evict_some(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        cx: &mut Context,
+    ) {
+        self.paging.has_timer = false;
+        if self.paging.waiting == Backlog::None {
             return;
         }
-        let slots = self.queue.messages().slots();
-        let end = slots.min(self.admission.paging.cursor + MAX_EXAMINED_PER_TURN);
+        let slots = queue.messages().slots();
+        let end = slots.min(self.paging.cursor + MAX_EXAMINED_PER_TURN);
         // No more at a time than others need soon.
-        let limit = self.cx.config.parameters.memory().map_or(0, |limits| limits.messages);
+        let limit = cx.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = MAX_EVICTIONS_PER_TURN.min(limit.div_ceil(8));
         let mut unloaded = 0;
-        while self.admission.paging.cursor < end && unloaded < most {
-            if let Some(message) = self.queue.messages().at(self.admission.paging.cursor)
-                && self.admission.can_evict(&self.queue, message)
+        while self.paging.cursor < end && unloaded < most {
+            if let Some(message) = queue.messages().at(self.paging.cursor)
+                && self.can_evict(queue, message)
             {
-                self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.cx, message);
+                self.evict(queue, dispatch, cx, message);
                 unloaded += 1;
             }
-            self.admission.paging.cursor += 1;
+            self.paging.cursor += 1;
         }
-        self.admission.paging.evicted_in_pass |= unloaded > 0;
-        let mut next = self.cx.now;
-        if self.admission.paging.cursor >= slots {
-            self.admission.paging.cursor = 0;
-            if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
-                next = self.cx.now + EMPTY_PASS_WAIT;
+        self.paging.evicted_in_pass |= unloaded > 0;
+        let mut next = cx.now;
+        if self.paging.cursor >= slots {
+            self.paging.cursor = 0;
+            if !std::mem::take(&mut self.paging.evicted_in_pass) {
+                next = cx.now + EMPTY_PASS_WAIT;
             }
         }
-        self.admission.schedule_eviction(&mut self.cx, next);
+        self.schedule_eviction(cx, next);
     }
-}
 
-impl Admission {
     /// Stores a text for records. Returns its number.
     pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         self.paging.texts.store(text)

@@ -23,11 +23,10 @@
 //! | [`recipient_room`] | these bounds, and the room that is left |
 //! | [`preemption_reserve`] | room for messages that preempt others |
 //! | [`schedule`] | which messages are checked for more to read, and when |
-//! | [`read_chunk`], [`add_chunk`] | more of a message is requested; its recipients join their threads |
+//! | [`read_chunk`] | more of a message is requested |
 //! | [`unload`] | deferred recipients are unloaded; the end of the file |
 //! | [`unloaded_reports`] | reports on unloaded recipients |
 
-mod add_chunk;
 mod recipient_room;
 mod preemption_reserve;
 mod read_chunk;
@@ -37,7 +36,6 @@ mod unloaded_reports;
 
 pub use recipient_room::RecipientRoom;
 
-use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
@@ -138,27 +136,52 @@ impl PartialMessages {
     }
 }
 
-impl Scheduler {
-    /// Completes the arrival of a chunk: registers the message with its rings.
-    pub(crate) fn end_chunk(&mut self, message: MessageId) {
-        let vertices = self.queue.message(message).vertices.iter(self.queue.vertices());
-        let rings: BTreeSet<RingId> = vertices
-            .map(|vertex| self.queue.thread(self.queue.vertex(vertex).thread).ring)
-            .collect();
-        self.admission.remove_from_readers(message);
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
+impl Admission {
+    /// Registers a message with the rings of its loaded recipients, of which it may get more.
+    pub(crate) fn register_with_rings(&mut self, queue: &mut Queue, message: MessageId) {
+        let vertices = queue.vertices_of(message).into_iter();
+        let rings: BTreeSet<RingId> =
+            vertices.map(|vertex| queue.thread(queue.vertex(vertex).thread).ring).collect();
+        self.remove_from_readers(message);
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
             partial.rings = rings.into_iter().collect();
             if partial.unread.is_some() {
                 let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
-                self.admission.partials.jobs.extend(jobs);
+                self.partials.jobs.extend(jobs);
             }
         }
-        self.admission.expect_entries(&mut self.queue, message);
-        self.apply_removal_order(message);
+        self.expect_entries(queue, message);
     }
-}
 
-impl Admission {
+    /// Registers another chunk of a message, and drops recipients that are final from it.
+    ///
+    /// Returns false if its recipients are not to be queued.
+    pub(crate) fn chunk_arrived(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &mut Arrival,
+    ) -> bool {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
+            return false;
+        };
+        partial.unread = arrival.next_offset;
+        queue.set_max_unread(message, arrival.max_unread);
+        if !arrival.locked.is_empty() {
+            let until = now + LOCKED_RETRY_INTERVAL;
+            partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        }
+        if partial.restarts {
+            return false;
+        }
+        for group in &mut arrival.groups {
+            group.offsets.retain(|offset| !partial.finals.contains(offset));
+        }
+        arrival.groups.retain(|group| !group.offsets.is_empty());
+        true
+    }
+
     /// Sets the number of unread recipients in a message's jobs.
     fn expect_entries(&self, queue: &mut Queue, message: MessageId) {
         let unread = queue.max_unread(message);

@@ -6,10 +6,9 @@
 //! being suspended makes none ready, and one whose members are being woken makes those ready that
 //! are awake.
 
-use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
-use crate::queue::{ThreadId, UnreachableReason};
+use crate::queue::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
@@ -32,65 +31,39 @@ pub struct MemberRound {
     last: Option<ThreadId>,
 }
 
-impl Scheduler {
-    /// Processes the first members of windows whose actions have started in this event.
-    pub(crate) fn begin_window_rounds(&mut self) {
-        while let Some(window) = self.dispatch.windows.started.pop_front() {
-            self.continue_round(window, self.cx.settings.step());
-        }
-    }
-
-    /// Continues the action of the first window.
-    pub(crate) fn window_round_step(&mut self, budget: usize) -> usize {
-        match self.dispatch.windows.rounds.first() {
-            Some(window) => self.continue_round(*window, budget),
-            None => budget,
-        }
-    }
-
-    /// Continues the action of a window until `left` is used up.
-    ///
-    /// Returns the unused part.
-    fn continue_round(&mut self, window: WindowId, mut left: usize) -> usize {
-        // A member that is woken may come under a new clause, and leave the window as its last one.
-        while self.dispatch.windows.rounds.contains(&window)
-            && let Some(MemberRound { action, last }) = self.dispatch.windows[window].round
-        {
-            let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
-            let mut members =
-                self.dispatch.windows[window].members.range((behind, Bound::Unbounded));
-            let Some(member) = members.next().map(|(member, _)| *member) else {
-                self.dispatch.end_round(window);
-                break;
-            };
-            if left == 0 {
-                return 0;
-            }
-            left = left.saturating_sub(self.queue.thread(member).step_cost());
-            self.dispatch.windows[window].round = Some(MemberRound { action, last: Some(member) });
-            self.apply_to_member(window, member, action);
-        }
-        left
-    }
-
-    fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: MemberAction) {
-        match action {
-            MemberAction::Suspend => {
-                if let Some(known) = self.dispatch.windows[window].suspension() {
-                    self.queue.defer_thread(&mut self.cx, member, known);
-                }
-            }
-            MemberAction::Wake => {
-                let known = self.queue.thread(member).retry.unreachable.as_ref();
-                if known.is_some_and(|known| known.reason == UnreachableReason::Dead) {
-                    self.wake_thread(member);
-                }
-            }
-        }
-    }
-}
-
 impl Dispatch {
+    /// The next window whose action has started in this event.
+    pub(crate) fn next_started_round(&mut self) -> Option<WindowId> {
+        self.windows.started.pop_front()
+    }
+
+    /// The first window with an action that is not complete.
+    pub(crate) fn first_round(&self) -> Option<WindowId> {
+        self.windows.rounds.first().copied()
+    }
+
+    /// The next member for the action of a window. Ends the action if there is none.
+    pub(crate) fn next_of_round(&mut self, window: WindowId) -> Option<(ThreadId, MemberAction)> {
+        if !self.windows.rounds.contains(&window) {
+            return None;
+        }
+        let MemberRound { action, last } = self.windows[window].round?;
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
+        let next = members.next().map(|(member, _)| (*member, action));
+        if next.is_none() {
+            self.end_round(window);
+        }
+        next
+    }
+
+    /// Records that the action of a window comes to a member.
+    pub(crate) fn advance_round(&mut self, window: WindowId, member: ThreadId) {
+        if let Some(round) = &mut self.windows[window].round {
+            round.last = Some(member);
+        }
+    }
+
     /// Starts an action for all members of a window.
     ///
     /// An action that was under way is dropped.

@@ -24,7 +24,7 @@ use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
 use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReason};
 use crate::timers::{Timer, Timers};
-use broadcast::{MemberAction, MemberRound};
+use broadcast::MemberRound;
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use zsched_format::time::{ClockStep, Timestamp};
 
+pub use broadcast::MemberAction;
 pub use delivery_signal::DeliverySignal;
 pub use relay::Relays;
 
@@ -90,7 +91,7 @@ impl Window {
     }
 
     /// Why its members wait, if it is dead.
-    fn suspension(&self) -> Option<Unreachable> {
+    pub fn suspension(&self) -> Option<Unreachable> {
         let reason = UnreachableReason::Dead;
         self.resume.map(|until| Unreachable { until, reason, cause: self.cause.clone() })
     }
@@ -148,10 +149,10 @@ pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
     /// Windows with an action for all members that is not complete.
-    pub rounds: BTreeSet<WindowId>,
+    rounds: BTreeSet<WindowId>,
     /// Those whose action has started in this event.
     #[serde(skip)]
-    pub started: VecDeque<WindowId>,
+    started: VecDeque<WindowId>,
     /// The relay of each destination.
     pub relays: Relays,
     // Empty between two events.
