@@ -6,10 +6,8 @@
 
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::dispatch::AgentId;
-use crate::dispatch::Dispatch;
-use crate::queue::Queue;
-use crate::queue::ThreadId;
+use crate::dispatch::{AgentId, Dispatch};
+use crate::queue::{Queue, ThreadId};
 
 impl Dispatch {
     /// Feeds an agent without a thread the next entry of its ring.

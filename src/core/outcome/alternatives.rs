@@ -7,8 +7,7 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::outcome::notes::NoteContent;
-use crate::outcome::notes::Notes;
+use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{MessageId, Queue, VertexId};
 use log::Level;
 use std::collections::BTreeSet;

@@ -1,8 +1,7 @@
 //! Order of due vertices in a ring with jobs, for `mailq why`.
 
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::jobs;
-use crate::queue::{MessageId, VertexState};
+use crate::queue::{MessageId, VertexState, jobs};
 use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
 

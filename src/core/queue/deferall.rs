@@ -7,9 +7,8 @@
 
 use crate::context::Context;
 use crate::outcome::agent_report::diagnosis_of;
-use crate::queue::Queue;
 use crate::queue::{
-    DeferralNote, MIN_HOST_DOWN_WAIT, ThreadId, Unreachable, UnreachableReason, VertexId,
+    DeferralNote, MIN_HOST_DOWN_WAIT, Queue, ThreadId, Unreachable, UnreachableReason, VertexId,
 };
 use std::time::Duration;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};

@@ -3,8 +3,7 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::context::Context;
-use crate::queue::RingId;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageId, Queue, RingId};
 use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
