@@ -434,7 +434,7 @@ impl World {
                 backlog: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],
-                watch: &watch,
+                subscribers: &watch,
                 request_counters: &mut request_counters,
                 log_lines: &mut log_lines,
             };

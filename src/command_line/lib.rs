@@ -1,10 +1,11 @@
 //! Command line handling common to all programs.
 //!
-//! It decides how help and errors of options are printed, and the exit status. It must not know the
-//! options of any program. Begin with [`parse`].
+//! It decides how help and errors of options are printed, the exit status, and how [`table`]s fit a
+//! terminal. It must not know the options of any program. Begin with [`parse`].
 #![warn(unreachable_pub)]
 
 pub mod sysexits;
+pub mod table;
 
 use clap::error::ContextKind;
 use clap::{Arg, Command, Parser, ValueEnum, value_parser};

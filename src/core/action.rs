@@ -64,6 +64,8 @@ pub enum Action {
     Remove {
         /// The message.
         name: SpoolName,
+        /// Modification time of its message file, by which that is told from a later one.
+        modified: Timestamp,
         /// Move the message to `postman/` instead, because a line cannot be delivered.
         aside: bool,
     },

@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// One character for each six-bit value.
 ///
@@ -63,12 +63,14 @@ impl fmt::Display for SpoolId {
             i32::from(utc.second()),
         ];
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
-        let fraction = if nanoseconds == 0 { &[][..] } else { &fraction[..] };
-        write!(f, "S{}", self.number)?;
-        parts
+        let length = TIME_LENGTHS[usize::from(nanoseconds != 0)];
+        let time: String = parts
             .iter()
-            .chain(fraction)
-            .try_for_each(|part| f.write_char(ALPHABET[(part & 63) as usize].into()))
+            .chain(&fraction)
+            .take(length)
+            .map(|part| char::from(ALPHABET[(part & 63) as usize]))
+            .collect();
+        write!(f, "S{}{time}", self.number)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use zsched_config::parse_interval;
 use zsched_format::printable;
-pub(crate) use zsched_format::printable::{count, cut, grouped, width};
+pub(crate) use zsched_format::printable::{count, cut, grouped};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.
@@ -93,9 +93,15 @@ pub(crate) fn now() -> f64 {
     Timestamp::now().nanoseconds() as f64 / 1e9
 }
 
-/// The error text for a span that cannot be parsed.
-pub(crate) fn not_a_span(text: &str) -> String {
-    format!("{text} is not a time span, such as 90s, 30m, 2h or 5d")
+/// Parses a span in an argument, in seconds.
+pub(crate) fn span_argument(text: &str) -> Result<f64, String> {
+    let wrong = || format!("{text} is not a time span, such as 90s, 30m, 2h or 5d");
+    read_span(text).filter(|span| *span >= 0.0).ok_or_else(wrong)
+}
+
+/// Checks a span in an argument, which a scheduler parses.
+pub(crate) fn checked_span(text: &str) -> Result<String, String> {
+    span_argument(text).map(|_| text.to_string())
 }
 
 /// Parses a span: `90s`, `30m`, `1d2h`, `-1s`, or a number of seconds.

@@ -18,7 +18,6 @@
 mod options;
 
 mod installation;
-mod pid;
 
 mod connect;
 
@@ -33,7 +32,6 @@ mod classic;
 mod failure;
 mod format;
 mod progress;
-mod rights;
 mod screen;
 mod table;
 mod warnings;

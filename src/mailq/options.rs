@@ -38,7 +38,7 @@ pub struct MailqOptions {
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
-    /// MailqCommand, if any.
+    /// Command, if any.
     #[command(subcommand)]
     pub command: Option<MailqCommand>,
 }
@@ -219,21 +219,20 @@ impl MailqOptions {
 
     /// Checks what the parser does not. Moves the operand to `server_options.server`.
     pub fn check(mut self) -> Result<MailqOptions, Failure> {
-        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         if self.command.is_some() && self.classic.has_options() {
-            return wrong("options of the classic output cannot be combined with a command");
+            return Failure::usage(
+                "options of the classic output cannot be combined with a command",
+            );
         }
         if self.operand.is_some() && self.server_options.server.is_some() {
-            return wrong("more than one server is named");
+            return Failure::usage("more than one server is named");
         }
         self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)
     }
 }
 
-/// Explains a first word that is no command.
-///
-/// The command line cannot be used.
+/// The error text for a command line whose first word is no command.
 ///
 /// The parser takes such a word for the name of a server, and complains about what follows.
 fn unknown_command(

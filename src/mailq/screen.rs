@@ -4,39 +4,8 @@ use memchr::memmem;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+pub(crate) use zsched_command_line::table::Style;
 use zsched_format::printable;
-
-/// Style of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Style {
-    /// No emphasis.
-    #[default]
-    Plain,
-    /// Column title, or name before a value.
-    Title,
-    /// Good state.
-    Good,
-    /// Unusual state.
-    Warning,
-    /// Error.
-    Error,
-    /// Less important text.
-    Dim,
-}
-
-impl Style {
-    /// Parameters of the escape sequence (SGR).
-    fn code(self) -> Option<&'static str> {
-        match self {
-            Style::Plain => None,
-            Style::Title => Some("1"),
-            Style::Good => Some("32"),
-            Style::Warning => Some("33"),
-            Style::Error => Some("31"),
-            Style::Dim => Some("2"),
-        }
-    }
-}
 
 /// Prints text after making it printable, with styles where there is colour.
 ///
@@ -112,30 +81,12 @@ impl<'w> Screen<'w> {
 
     /// Prints printable parts in styles, with a blank between them, as one wrapped line.
     pub(crate) fn wrapped_parts(&mut self, parts: &[(String, Style)]) -> io::Result<()> {
-        let texts: Vec<&str> = parts.iter().map(|(text, _)| text.as_str()).collect();
-        let letters = parts.iter().flat_map(|(text, style)| text.chars().map(|c| (c, *style)));
-        // Wrapping changes nothing but blanks.
-        let mut styles = letters.filter(|(c, _)| *c != ' ').map(|(_, style)| style);
-        for line in wrap(&texts.join(" "), self.columns) {
-            let (mut run, mut blanks, mut style) = (String::new(), String::new(), Style::Plain);
-            for c in line.chars() {
-                if c == ' ' {
-                    blanks.push(c);
-                    continue;
-                }
-                let next = styles.next().unwrap_or_default();
-                if next != style {
-                    self.styled(&std::mem::take(&mut run), style)?;
-                    self.write(std::mem::take(&mut blanks).as_bytes())?;
-                    style = next;
-                }
-                run.push_str(&std::mem::take(&mut blanks));
-                run.push(c);
-            }
-            self.styled(&run, style)?;
-            self.write(b"\n")?;
-        }
-        Ok(())
+        // Wrapping does not count the escape sequences of styles. A style is in force until it is
+        // ended, also on the next line.
+        let parts = parts.iter().map(|(text, style)| self.in_style(&printable::line(text), *style));
+        let line = parts.collect::<Vec<String>>().join(" ");
+        let lines = wrap_printable(&line, self.columns);
+        lines.into_iter().try_for_each(|line| self.write(format!("{line}\n").as_bytes()))
     }
 
     /// Prints what `write!` formats.
@@ -145,10 +96,14 @@ impl<'w> Screen<'w> {
 
     /// Prints text in a style.
     pub(crate) fn styled(&mut self, text: &str, style: Style) -> io::Result<()> {
-        let text = printable::lines(text);
+        let text = self.in_style(&printable::lines(text), style);
+        self.write(text.as_bytes())
+    }
+
+    fn in_style(&self, text: &str, style: Style) -> String {
         match style.code().filter(|_| self.has_colour) {
-            Some(code) => self.write(format!("\x1b[{code}m{text}\x1b[0m").as_bytes()),
-            None => self.write(text.as_bytes()),
+            Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+            None => text.to_string(),
         }
     }
 
@@ -202,13 +157,16 @@ impl<'w> Screen<'w> {
 ///
 /// The further lines are indented by four more columns than the first.
 pub(crate) fn wrap(line: &str, columns: Option<usize>) -> Vec<String> {
-    let line = printable::line(line);
+    wrap_printable(&printable::line(line), columns)
+}
+
+fn wrap_printable(line: &str, columns: Option<usize>) -> Vec<String> {
     let Some(columns) = columns else {
-        return vec![line.into_owned()];
+        return vec![line.to_string()];
     };
     let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + 4);
     let options = textwrap::Options::new(columns).subsequent_indent(&indent);
-    textwrap::wrap(&line, options).into_iter().map(Cow::into_owned).collect()
+    textwrap::wrap(line, options).into_iter().map(Cow::into_owned).collect()
 }
 
 /// Properties of standard output.
@@ -318,7 +276,7 @@ mod tests {
         let mut screen = Screen::styled_on(&mut out, Some(14), true);
         screen.wrapped_parts(&parts).expect("a Vec takes everything");
         drop(screen);
-        assert_eq!(out, b"two agents; \x1b[33m3\x1b[0m\n    \x1b[33mon hold;\x1b[0m\n");
+        assert_eq!(out, b"two agents; \x1b[33m3\n    on hold;\x1b[0m\n");
     }
 
     #[test]

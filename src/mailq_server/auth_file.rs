@@ -302,8 +302,8 @@ mod tests {
              nobody:nobody:SNMP ETRN:        [0.0.0.0]/0   [ipv6.0::0]/0\n",
         );
         assert_eq!(errors, [""; 0]);
-        let far = Peer::at([192, 0, 2, 1].into());
-        assert!(!file.admits(&far) && file.account(b"nobody", &far).is_none());
+        let remote = Peer::at([192, 0, 2, 1].into());
+        assert!(!file.admits(&remote) && file.account(b"nobody", &remote).is_none());
         file.trust_network(true);
         for (peer, expected) in [
             ("127.0.0.1", "SNMP QQ TT ETRN"),

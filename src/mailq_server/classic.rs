@@ -2,9 +2,21 @@
 
 use zsched_core::why::Reason;
 use zsched_core::{AgentState, Refusal};
+use zsched_format::time::{ShortDuration, Timestamp};
 
-/// The reason of mail that an operator holds. ZMailer knows no holds, and shows the word as it is.
-pub(crate) const HELD: &str = "held";
+/// The words for mail that has to wait for a time, or for an operator.
+///
+/// ZMailer knows only retries, and shows the other words as they are.
+pub(crate) fn words_of_wait(reason: Reason, now: Timestamp) -> Option<String> {
+    let left = |at: Timestamp| ShortDuration(at.seconds_since(now).max(0));
+    Some(match reason {
+        Reason::Held => "held".to_string(),
+        Reason::Retry(at) => format!("retry in {}", left(at)),
+        Reason::Scheduled(at) => format!("scheduled, in {}", left(at)),
+        Reason::Kept => "kept, priority z".to_string(),
+        _ => return None,
+    })
+}
 
 /// A kind of limit on agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

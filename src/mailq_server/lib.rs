@@ -7,15 +7,13 @@
 //!
 //! Begin with [`v2`]: the session, and the table of requests. [`v1`] writes the dump of the whole
 //! queue that clients of ZMailer get without a login; [`queue_report`] writes the classic report of
-//! both versions. [`explain`] says in sentences what mail waits for. Which users may log in is
-//! decided by [`auth_file`] (accounts), [`acl`] (addresses), [`attributes`] (permissions) and
-//! [`login`] (the challenge).
+//! both versions. The sentences on what mail waits for are those of the crate `zsched-explain`.
+//! Which users may log in is decided by [`auth_file`] (accounts), [`acl`] (addresses),
+//! [`attributes`] (permissions) and [`login`] (the challenge).
 
 #![warn(unreachable_pub)]
 
 pub mod v2;
-
-pub mod explain;
 
 pub mod queue_report;
 pub mod v1;

@@ -43,20 +43,23 @@ pub struct QueueReport {
     form: ReportForm,
     /// Messages examined since the last pause.
     looked_at: usize,
-    rings: Option<VecDeque<RingId>>,
-    current: Option<RingProgress>,
-    is_over: bool,
+    /// The next parts; `None` before the first step.
+    parts: Option<VecDeque<ReportPart>>,
 }
 
-struct RingProgress {
-    threads: VecDeque<ThreadId>,
-    sum: Vec<u8>,
+/// A part of the report.
+enum ReportPart {
+    /// The head of a ring. Its threads and its sums follow.
+    Ring(RingId),
+    Thread(ThreadId),
+    Sums(Vec<u8>),
+    Totals,
 }
 
 impl QueueReport {
     /// Creates a report that starts at the beginning.
     pub fn new(form: ReportForm) -> QueueReport {
-        QueueReport { form, looked_at: 0, rings: None, current: None, is_over: false }
+        QueueReport { form, looked_at: 0, parts: None }
     }
 
     /// Returns true if the report has a part for each thread.
@@ -75,69 +78,53 @@ impl QueueReport {
         started: Timestamp,
         out: &mut Vec<u8>,
     ) -> Step {
-        if let Some(progress) = &mut self.current {
-            match progress.threads.pop_front() {
-                Some(thread) => {
-                    if let Some(thread) = scheduler.view().thread(thread) {
-                        return self.write_shown(&ShownThread::new(scheduler, now, thread), out);
-                    }
+        let (form, view) = (self.form, scheduler.view());
+        let parts = self.parts.get_or_insert_with(|| {
+            let rings = if form == ReportForm::Totals { Vec::new() } else { view.ring_ids() };
+            rings.into_iter().map(ReportPart::Ring).chain([ReportPart::Totals]).collect()
+        });
+        match parts.pop_front() {
+            Some(ReportPart::Ring(id)) => {
+                let Some(ring) = view.ring(id) else { return Step::More };
+                if form != ReportForm::Threads {
+                    push(out, format_args!("{}/{}\n", ring.pattern(), with_host(ring)));
+                    let mut sums = Vec::new();
+                    write_sums(scheduler, id, ring, &mut sums);
+                    parts.push_front(ReportPart::Sums(sums));
                 }
-                None => {
-                    out.append(&mut progress.sum);
-                    self.current = None;
+                let threads = if form == ReportForm::Short { &[] } else { &ring.threads[..] };
+                threads.iter().rev().for_each(|it| parts.push_front(ReportPart::Thread(*it)));
+            }
+            Some(ReportPart::Thread(thread)) => {
+                let Some(thread) = view.thread(thread) else { return Step::More };
+                let shown = ShownThread::new(scheduler, now, thread);
+                match form {
+                    ReportForm::Threads => shown.write_fields(out),
+                    _ => shown.write_indented(out),
+                }
+                self.looked_at += shown.looked_at;
+                if self.looked_at >= MAX_MESSAGES_PER_TURN {
+                    self.looked_at = 0;
+                    return Step::Pause;
                 }
             }
-            return Step::More;
-        }
-        let with_rings = self.form != ReportForm::Totals;
-        let rings =
-            || if with_rings { scheduler.view().ring_ids().into() } else { VecDeque::new() };
-        let rings = self.rings.get_or_insert_with(rings);
-        match rings.pop_front() {
-            Some(ring) => self.begin_ring(scheduler, ring, out),
-            None if self.is_over => {}
-            None => {
+            Some(ReportPart::Sums(sums)) => out.extend_from_slice(&sums),
+            Some(ReportPart::Totals) => {
                 let uptime = now.seconds_since(started);
-                match self.form {
+                match form {
                     ReportForm::Full | ReportForm::Short => {
-                        write_totals(&scheduler.view().totals(), ShortDuration(uptime), out);
+                        write_totals(&view.totals(), ShortDuration(uptime), out);
                     }
                     ReportForm::Totals => {
-                        write_totals(&scheduler.view().totals(), format_args!("{uptime} sec"), out);
+                        write_totals(&view.totals(), format_args!("{uptime} sec"), out);
                     }
                     ReportForm::Threads => {}
                 }
-                self.is_over = true;
+                return Step::Done;
             }
+            None => return Step::Done,
         }
-        if self.is_over { Step::Done } else { Step::More }
-    }
-
-    fn write_shown(&mut self, shown: &ShownThread<'_>, out: &mut Vec<u8>) -> Step {
-        match self.form {
-            ReportForm::Threads => shown.write_fields(out),
-            _ => shown.write_indented(out),
-        }
-        self.looked_at += shown.looked_at;
-        if self.looked_at < MAX_MESSAGES_PER_TURN {
-            return Step::More;
-        }
-        self.looked_at = 0;
-        Step::Pause
-    }
-
-    fn begin_ring(&mut self, scheduler: &Scheduler, id: RingId, out: &mut Vec<u8>) {
-        let Some(ring) = scheduler.view().ring(id) else {
-            return;
-        };
-        let mut sum = Vec::new();
-        if self.form != ReportForm::Threads {
-            push(out, format_args!("{}/{}\n", ring.pattern(), with_host(ring)));
-            write_sum(scheduler, id, ring, &mut sum);
-        }
-        let is_short = self.form == ReportForm::Short;
-        let threads = if is_short { Vec::new() } else { ring.threads.clone() };
-        self.current = Some(RingProgress { threads: threads.into(), sum });
+        Step::More
     }
 }
 
@@ -268,7 +255,7 @@ impl<'s> ShownThread<'s> {
     }
 }
 
-fn write_sum(scheduler: &Scheduler, id: RingId, ring: &Ring, out: &mut Vec<u8>) {
+fn write_sums(scheduler: &Scheduler, id: RingId, ring: &Ring, out: &mut Vec<u8>) {
     let (threads, vertices) = (ring.threads.len(), scheduler.view().count_vertices(&ring.threads));
     let (of_ring, max_ring) =
         (scheduler.view().ring_agents(id), scheduler.view().max_ring_of(ring));

@@ -18,7 +18,7 @@
 //! destination.
 
 use super::queue_report::{QueueReport, ReportForm, push};
-use crate::classic::{HELD, LimitKind, limit_of};
+use crate::classic::{LimitKind, limit_of, words_of_wait};
 use crate::v2::Step;
 use std::collections::BTreeMap;
 use zsched_core::view::{QueuedVertex, Totals};
@@ -136,7 +136,7 @@ impl Dump {
                 self.stage = if self.with_vertices {
                     Stage::Vertices
                 } else {
-                    Stage::KeyLists(KeyLists::none())
+                    Stage::KeyLists(KeyLists::new(ShownKeys::default()))
                 };
             }
             Stage::Vertices => match scheduler.view().message_at_or_after(self.next_number) {
@@ -151,8 +151,8 @@ impl Dump {
                 }
                 None => self.end_vertices(),
             },
-            Stage::KeyLists(webs) => {
-                if !webs.write(out) {
+            Stage::KeyLists(lists) => {
+                if !lists.write(out) {
                     out.extend_from_slice(b"End:\n");
                     self.stage = Stage::Report;
                 }
@@ -199,12 +199,10 @@ impl Dump {
 struct KeyLists {
     following: Vec<u32>,
     destinations: Vec<(Destination, Keys)>,
-    to_come: std::slice::Iter<'static, Section>,
-    section: Option<&'static Section>,
-    /// Next output: index of the destination, and the key to start from.
-    ///
-    /// Key 0 means its first key.
-    next: (usize, u32),
+    /// The lists still to come, the present one first; it has begun if `next` is set.
+    sections: &'static [Section],
+    /// Index of the next destination, and the key to continue from; 0 is its first key.
+    next: Option<(usize, u32)>,
 }
 
 struct Section {
@@ -221,47 +219,46 @@ static SECTIONS: [Section; 2] = [
 const MAX_KEYS_PER_STEP: usize = 1000;
 
 impl KeyLists {
-    /// No vertices, no lines.
-    fn none() -> KeyLists {
-        KeyLists::new(ShownKeys::default())
-    }
-
     fn new(shown: ShownKeys) -> KeyLists {
         let ShownKeys { following, destinations } = shown;
-        let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
+        let sections = if destinations.is_empty() { &[] } else { &SECTIONS[..] };
         let destinations = destinations.into_iter().collect();
-        KeyLists { following, destinations, to_come, section: None, next: (0, 0) }
+        KeyLists { following, destinations, sections, next: None }
     }
 
     /// Writes the next part. Returns true if there is more to write.
     fn write(&mut self, out: &mut Vec<u8>) -> bool {
-        match self.section {
-            Some(section) => self.write_keys(section.name, out),
-            None => self.begin_section(out),
-        }
-        self.section.is_some() || self.to_come.len() > 0
-    }
-
-    fn begin_section(&mut self, out: &mut Vec<u8>) {
-        self.section = self.to_come.next();
-        if let Some(Section { title, name }) = self.section {
-            out.extend_from_slice(title.as_bytes());
-            self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
-            self.next = (0, 0);
-        }
-    }
-
-    /// Writes keys of one destination.
-    ///
-    /// Destinations with the same name share a line.
-    ///
-    /// They are adjacent, because the list is sorted by that name.
-    fn write_keys(&mut self, name: fn(&Destination) -> &[u8], out: &mut Vec<u8>) {
-        let (index, from) = self.next;
-        let Some((destination, keys)) = self.destinations.get(index) else {
-            self.section = None;
-            return;
+        let Some((Section { title, name }, later)) = self.sections.split_first() else {
+            return false;
         };
+        match self.next {
+            None => {
+                out.extend_from_slice(title.as_bytes());
+                self.destinations.sort_by(|(a, _), (b, _)| name(a).cmp(name(b)));
+                self.next = Some((0, 0));
+            }
+            Some((index, from)) => {
+                self.next = self.write_keys(index, from, *name, out);
+                if self.next.is_none() {
+                    self.sections = later;
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes keys of one destination. Returns where to continue, or `None` after the last one.
+    ///
+    /// Destinations with the same name share a line. They are adjacent, because the list is sorted
+    /// by that name.
+    fn write_keys(
+        &self,
+        index: usize,
+        from: u32,
+        name: fn(&Destination) -> &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(usize, u32)> {
+        let (destination, keys) = self.destinations.get(index)?;
         let is_same = |neighbour: Option<usize>| {
             let neighbour = neighbour.and_then(|index| self.destinations.get(index));
             neighbour.is_some_and(|(neighbour, _)| name(neighbour) == name(destination))
@@ -279,13 +276,12 @@ impl KeyLists {
             }
         }
         if key > 0 {
-            self.next = (index, key);
-            return;
+            return Some((index, key));
         }
         if !is_same(index.checked_add(1)) {
             out.push(b'\n');
         }
-        self.next = (index + 1, 0);
+        Some((index + 1, 0))
     }
 }
 
@@ -303,17 +299,9 @@ fn write_notes(
     out.push(b'(');
     let reason = scheduler.view().reason_of(queued.id);
     let newest = scheduler.view().agents_of(queued.thread).next();
-    match (reason, newest, limit_of(reason)) {
-        (Reason::Held, ..) => out.extend_from_slice(HELD.as_bytes()),
-        (Reason::Retry(at), ..) => {
-            push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
-        }
-        (Reason::Scheduled(at), ..) => {
-            let left = ShortDuration(at.seconds_since(now).max(0));
-            push(out, format_args!("scheduled, in {left}"));
-        }
-        (Reason::Kept, ..) => out.extend_from_slice(b"kept, priority z"),
-        (Reason::Request, ..) => out.extend_from_slice(INACTIVE),
+    match (words_of_wait(reason, now), newest, limit_of(reason)) {
+        (Some(words), ..) => out.extend_from_slice(words.as_bytes()),
+        _ if reason == Reason::Request => out.extend_from_slice(INACTIVE),
         (_, Some(agent), _) => {
             let pid = agent.pid.unwrap_or_default();
             let is_next = queued.thread.due.first() == Some(queued.id);
@@ -323,7 +311,7 @@ fn write_notes(
         (.., Some(LimitKind::General)) => out.extend_from_slice(b"waiting for slot"),
         (.., Some(LimitKind::Channel)) => out.extend_from_slice(b"waiting for channel slot"),
         (.., Some(LimitKind::Ring)) => out.extend_from_slice(b"waiting for thread slot"),
-        (_, None, None) => out.extend_from_slice(INACTIVE),
+        (None, None, None) => out.extend_from_slice(INACTIVE),
     }
     if let Some(expiry) = queued.expiry() {
         let (left, tries) = (ShortDuration(expiry.seconds_since(now)), queued.vertex.reports);
@@ -345,9 +333,9 @@ mod tests {
         for key in 1..=count {
             assert_eq!(shown.add(&all[key as usize % 3]), key);
         }
-        let mut webs = KeyLists::new(shown);
+        let mut lists = KeyLists::new(shown);
         let mut out = Vec::new();
-        while webs.write(&mut out) {}
+        while lists.write(&mut out) {}
         let keys = |wanted: &dyn Fn(u32) -> bool| {
             (1..=count).filter(|key| wanted(*key)).map(|key| format!(">{key}")).collect::<String>()
         };

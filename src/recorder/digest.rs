@@ -65,7 +65,7 @@ impl Digest {
                 self.number(agent.0);
             }
             Action::Note(note) => self.note(note),
-            Action::Remove { name, aside } => {
+            Action::Remove { name, aside, .. } => {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
             }

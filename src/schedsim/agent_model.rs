@@ -23,11 +23,11 @@ pub(crate) struct AgentModel {
     pub attempts: RecordedAttempts,
     /// Number in a run of the message that has a number at the moment.
     present: HashMap<u64, u64>,
-    agents: BTreeMap<AgentId, Agent>,
+    agents: BTreeMap<AgentId, RecordedAgent>,
 }
 
 /// An agent of the recording.
-struct Agent {
+struct RecordedAgent {
     /// When it began the work that it will report next.
     since: Timestamp,
     is_new: bool,
@@ -47,7 +47,7 @@ impl AgentModel {
     }
 
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
-        let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
+        let agent = self.agents.entry(agent).or_insert_with(|| RecordedAgent::new(now));
         let took = now.since(std::mem::replace(&mut agent.since, now));
         match AgentLine::parse(line) {
             AgentLine::Hungry => {
@@ -102,7 +102,7 @@ impl AgentModel {
     }
 
     fn fed(&mut self, now: Timestamp, id: AgentId, job: &[u8], core: &Scheduler) {
-        let agent = self.agents.entry(id).or_insert_with(|| Agent::new(now));
+        let agent = self.agents.entry(id).or_insert_with(|| RecordedAgent::new(now));
         if agent.owed.is_empty() {
             agent.since = now;
         }
@@ -113,15 +113,15 @@ impl AgentModel {
     }
 }
 
-impl Agent {
-    fn new(now: Timestamp) -> Agent {
-        Agent { since: now, is_new: false, owed: VecDeque::new() }
+impl RecordedAgent {
+    fn new(now: Timestamp) -> RecordedAgent {
+        RecordedAgent { since: now, is_new: false, owed: VecDeque::new() }
     }
 }
 
 impl ReplayObserver for AgentModel {
-    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
-        let now = told.time;
+    fn before(&mut self, replayed: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        let now = replayed.time;
         match event {
             Event::Arrived(arrival) if core.view().is_new(arrival.name.number()) => {
                 self.arrive(now, arrival.clone());
@@ -133,13 +133,13 @@ impl ReplayObserver for AgentModel {
         }
     }
 
-    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
-        let now = told.time;
+    fn after(&mut self, replayed: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        let now = replayed.time;
         for action in decided {
             match action {
                 Action::StartAgent { agent, .. } => {
                     let owed = VecDeque::from([None]);
-                    self.agents.insert(*agent, Agent { since: now, is_new: true, owed });
+                    self.agents.insert(*agent, RecordedAgent { since: now, is_new: true, owed });
                 }
                 Action::Feed { agent, job } => self.fed(now, *agent, job, core),
                 Action::SendIdle(agent) => {

@@ -1,8 +1,7 @@
 //! `schedsim explain`: the timeline of a message or a destination, as a table or as JSON.
 
 use super::SchedsimError;
-use super::destination_timeline::{DestinationFilter, DestinationTimeline};
-use super::timeline::{MessageFilter, Timeline, TimelineEntry};
+use super::timeline::{Timeline, TimelineEntry, TimelineFilter};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,8 +39,8 @@ pub struct ExplainOptions {
 /// What is explained.
 #[derive(Clone, Debug)]
 enum ExplainSubject {
-    Message(MessageFilter),
-    Destinations(DestinationFilter),
+    /// A message, or destinations.
+    Mail(TimelineFilter),
     /// The messages with this recipient.
     Address(String),
 }
@@ -51,36 +50,35 @@ fn parse(text: &str) -> Result<ExplainSubject, String> {
     if bare.is_some() || text.contains('@') {
         return Ok(ExplainSubject::Address(bare.unwrap_or(text).to_string()));
     }
-    Ok(match Subject::parse(text) {
-        Some(Subject::Message(number, id)) => ExplainSubject::Message(MessageFilter { number, id }),
+    let filter = match Subject::parse(text) {
+        Some(Subject::Message(number, id)) => TimelineFilter::Message { number, id },
         Some(Subject::Thread(channel, host)) => {
-            ExplainSubject::Destinations(DestinationFilter { channel: Some(channel), host })
+            TimelineFilter::Destinations { channel: Some(channel), host }
         }
         _ if text.is_empty() || text.contains('/') => {
             return Err("not a destination, host, id of a message, or address".to_string());
         }
         _ => {
             let host = text.to_ascii_lowercase().into_bytes();
-            ExplainSubject::Destinations(DestinationFilter { channel: None, host })
+            TimelineFilter::Destinations { channel: None, host }
         }
-    })
+    };
+    Ok(ExplainSubject::Mail(filter))
 }
 
 /// Prints the timeline of the subject.
 pub fn run(options: &ExplainOptions, out: &mut impl Write) -> Result<(), SchedsimError> {
     let (entries, result) = match &options.subject {
-        ExplainSubject::Message(filter) => {
-            let mut timeline = Timeline::new(filter.clone());
-            let result = play_all(options, &mut timeline, Timeline::begin);
-            (timeline.entries, result)
-        }
-        ExplainSubject::Destinations(filter) => {
-            let mut timeline = DestinationTimeline::new(filter.clone());
-            let result = play_all(options, &mut timeline, DestinationTimeline::begin);
-            match timeline.entries.is_empty() && result.is_ok() && filter.channel.is_none() {
+        ExplainSubject::Mail(filter) => {
+            let (entries, result) = timelines(options, vec![filter.clone()]);
+            match filter {
                 // Addresses of local users are words like names of hosts.
-                true => explain_address(&String::from_utf8_lossy(&filter.host), options)?,
-                false => (timeline.entries, result),
+                TimelineFilter::Destinations { channel: None, host }
+                    if entries.is_empty() && result.is_ok() =>
+                {
+                    explain_address(&String::from_utf8_lossy(host), options)?
+                }
+                _ => (entries, result),
             }
         }
         ExplainSubject::Address(address) => explain_address(address, options)?,
@@ -89,13 +87,26 @@ pub fn run(options: &ExplainOptions, out: &mut impl Write) -> Result<(), Schedsi
     if options.json {
         entries.iter().try_for_each(|entry| write_json(entry, out))?;
     } else {
-        let has_messages = matches!(options.subject, ExplainSubject::Destinations(_));
-        write_table(&entries, has_messages, out)?;
+        let of_destinations =
+            matches!(&options.subject, ExplainSubject::Mail(TimelineFilter::Destinations { .. }));
+        write_table(&entries, of_destinations, out)?;
     }
     match entries.is_empty() {
         true => result.and(Err(SchedsimError::Other("no such mail in these recordings".into()))),
         false => result,
     }
+}
+
+/// The timelines of these filters, one after the other, up to a failure.
+fn timelines(
+    options: &ExplainOptions,
+    filters: Vec<TimelineFilter>,
+) -> (Vec<TimelineEntry>, Result<(), SchedsimError>) {
+    let mut timelines: Vec<Timeline> = filters.into_iter().map(Timeline::new).collect();
+    let played = play_all(options, &mut timelines, |timelines, now, core| {
+        timelines.iter_mut().for_each(|timeline| timeline.begin(now, core));
+    });
+    (timelines.into_iter().flat_map(|timeline| timeline.entries).collect(), played)
 }
 
 /// Replays all recordings. `begin` shows the observer the state at the beginning of each.
@@ -156,14 +167,9 @@ fn explain_address(
         );
         found.drain(..found.len() - MAX_MESSAGES);
     }
-    let filter = |id: SpoolId| MessageFilter { number: id.number, id: Some(id.to_string()) };
-    let mut timelines: Vec<Timeline> =
-        found.into_iter().map(|id| Timeline::new(filter(id))).collect();
-    let played = play_all(options, &mut timelines, |timelines, now, core| {
-        timelines.iter_mut().for_each(|timeline| timeline.begin(now, core));
-    });
-    let entries = timelines.into_iter().flat_map(|timeline| timeline.entries).collect();
-    Ok((entries, played))
+    let filter =
+        |id: SpoolId| TimelineFilter::Message { number: id.number, id: Some(id.to_string()) };
+    Ok(timelines(options, found.into_iter().map(filter).collect()))
 }
 
 fn write_table(
@@ -176,7 +182,7 @@ fn write_table(
     for (entry, since) in entries.iter().zip(since) {
         let subject = subject(entry, has_messages);
         let colon = if subject.is_empty() || entry.text.is_empty() { "" } else { ": " };
-        let (time, what, text) = (self::format_time(entry.time), entry.what, &entry.text);
+        let (time, what, text) = (format_time(entry.time), entry.what, &entry.text);
         writeln!(out, "{time}  {since:>width$}  {what:<9}  {subject}{colon}{text}")?;
     }
     Ok(())
@@ -199,7 +205,7 @@ fn age(entry: &TimelineEntry) -> f64 {
 
 fn write_json(entry: &TimelineEntry, out: &mut impl Write) -> io::Result<()> {
     let value = serde_json::json!({
-        "time": self::format_time(entry.time),
+        "time": format_time(entry.time),
         "since_arrival": age(entry),
         "what": entry.what,
         "spoolid": entry.message.map(|id| id.to_string()),

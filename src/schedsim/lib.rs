@@ -9,7 +9,7 @@
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
 //! | [`what_if`], [`agent_model`], [`model_run`] | `replay --cf`: another configuration |
 //! | [`explain`] | `explain`: the history of a subject |
-//! | [`timeline`], [`destination_timeline`] | that of a message, and of a destination |
+//! | [`timeline`] | how it is collected |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 //! | [`statistics`] | `replay --cf`, `run`: the counters |
 //! | [`progress`] | the progress bar of all of them |
@@ -28,8 +28,6 @@ mod progress;
 mod statistics;
 
 pub mod explain;
-
-mod destination_timeline;
 
 mod timeline;
 

@@ -42,9 +42,9 @@ impl Progress {
 }
 
 impl ReplayObserver for Progress {
-    fn before(&mut self, told: &ReplayedEvent, _: &Event<'_>, _: &Scheduler) {
-        if told.number.is_multiple_of(EVENTS_PER_STEP) {
-            self.0.set_position(told.offset);
+    fn before(&mut self, replayed: &ReplayedEvent, _: &Event<'_>, _: &Scheduler) {
+        if replayed.number.is_multiple_of(EVENTS_PER_STEP) {
+            self.0.set_position(replayed.offset);
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Statistics {
     pub max_queued: u64,
     /// Number of a paged-out message that is about to arrive again.
     returning: Option<u64>,
-    agents: HashMap<AgentId, Agent>,
+    agents: HashMap<AgentId, AgentJobs>,
     /// Arrival times of the messages in the spool.
     arrivals: HashMap<u64, Timestamp>,
     /// For each channel, the latest arrival time among the messages fed to its agents.
@@ -143,7 +143,7 @@ impl Jobs {
 }
 
 /// An agent and its jobs.
-struct Agent {
+struct AgentJobs {
     channel: Rc<[u8]>,
     host: Rc<[u8]>,
     /// Destinations of its jobs. It is at work on the first.
@@ -298,7 +298,7 @@ impl SimulationObserver for Statistics {
             Action::StartAgent { agent, channel, host, .. } => {
                 self.agents_started += 1;
                 let (channel, host) = (channel.clone(), host.clone());
-                let known = Agent { channel, host, jobs: VecDeque::new(), host_lost: false };
+                let known = AgentJobs { channel, host, jobs: VecDeque::new(), host_lost: false };
                 self.agents.insert(*agent, known);
                 self.max_agents = self.max_agents.max(self.agents.len());
             }
@@ -325,27 +325,27 @@ impl SimulationObserver for Statistics {
 }
 
 impl ReplayObserver for Statistics {
-    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+    fn before(&mut self, replayed: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         if let Event::Arrived(arrival) = event {
             let number = arrival.name.number();
             if !core.view().is_new(number) {
                 return;
             }
             if self.returning != Some(number) {
-                self.arrived(told.time, number);
+                self.arrived(replayed.time, number);
             }
         }
-        self.event_sent(time_of(told), event);
+        self.event_sent(time_of(replayed), event);
     }
 
-    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, replayed: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         self.max_queued = self.max_queued.max(core.view().recipients());
-        decided.iter().for_each(|action| self.action_taken(time_of(told), action));
+        decided.iter().for_each(|action| self.action_taken(time_of(replayed), action));
     }
 }
 
-fn time_of(told: &ReplayedEvent) -> SimTime {
-    SimTime { now: told.time, wall: told.time, step: told.number }
+fn time_of(replayed: &ReplayedEvent) -> SimTime {
+    SimTime { now: replayed.time, wall: replayed.time, step: replayed.number }
 }
 
 #[cfg(test)]

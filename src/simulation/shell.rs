@@ -219,7 +219,7 @@ impl<O: SimulationObserver> Simulation<O> {
             }
             Action::ReadAgain(name) => self.request(name, ReadMode::Again(None)),
             Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
-            Action::Remove { name, aside } => {
+            Action::Remove { name, aside, .. } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
             Action::Report { ticket, name, is_finished } => {

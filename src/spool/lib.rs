@@ -22,6 +22,7 @@
 // Names and folders.
 pub mod folder;
 mod name;
+mod open_spool;
 
 // From the folders to the scheduler.
 mod arrival;
@@ -85,6 +86,7 @@ pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
+pub use open_spool::{OpenSpool, SpoolOpener};
 pub use submission_file::{PublishedSubmission, SubmissionFile};
 pub use zsched_format::spool_id::SpoolId;
 

@@ -4,9 +4,11 @@
 //! list the message file would then stay permanently.
 //!
 //! ```text
-//! F/4711 1184322 1795259643 7001500     name; inode and mtime (s, ns) of the message file
+//! F/4711 1795259643 7001500     name; modification time of the message file (s, ns)
 //! end
 //! ```
+//!
+//! Former versions wrote its inode number before the time.
 //!
 //! The list is written in place before each batch of removals. Text after `end` is of earlier
 //! batches. It is not synced: a kill loses nothing that was written. After a power failure message
@@ -16,8 +18,9 @@ use super::{HashFolder, Spool, SpoolName};
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use zsched_format::time::Timestamp;
 use zsched_sys::{if_exists, open_regular};
 
 /// Size of a new list, in bytes. Writing in place needs no space on a full disk.
@@ -45,19 +48,16 @@ impl RemovalList {
 
     /// Replaces the list by the messages that are about to be removed.
     ///
-    /// Messages whose message file cannot be examined are left out.
+    /// Each has the modification time of its message file.
     pub fn write<'n>(
         &mut self,
-        spool: &Spool,
-        names: impl Iterator<Item = &'n SpoolName>,
+        messages: impl Iterator<Item = (&'n SpoolName, Timestamp)>,
     ) -> io::Result<()> {
         self.text.clear();
-        for name in names {
-            if let Ok(metadata) = fs::symlink_metadata(spool.message_file(name)) {
-                let (inode, seconds, nanoseconds) = identity(&metadata);
-                // Writing to a String cannot fail.
-                writeln!(self.text, "{name} {inode} {seconds} {nanoseconds}").ok();
-            }
+        for (name, modified) in messages {
+            let (seconds, nanoseconds) = (modified.seconds(), modified.subsec_nanoseconds());
+            // Writing to a String cannot fail.
+            writeln!(self.text, "{name} {seconds} {nanoseconds}").ok();
         }
         self.text.push_str(END);
         self.text.push('\n');
@@ -76,11 +76,6 @@ fn open(path: &Path) -> io::Result<File> {
         file.write_all(&[b'\n'; LIST_FILE_SIZE])?;
     }
     Ok(file)
-}
-
-/// Inode and modification time (seconds, nanoseconds), which together identify a message file.
-fn identity(metadata: &Metadata) -> (u64, i64, i64) {
-    (metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// Removes the message files that a killed scheduler has left.
@@ -104,10 +99,11 @@ pub fn finish(spool: &Spool, list: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-fn finish_one(spool: &Spool, name: &SpoolName, listed: (u64, i64, i64)) -> io::Result<bool> {
+fn finish_one(spool: &Spool, name: &SpoolName, listed: Timestamp) -> io::Result<bool> {
     let path = spool.message_file(name);
     let found = if_exists(fs::symlink_metadata(&path))?;
-    let is_listed = found.is_some_and(|found| found.is_file() && identity(&found) == listed);
+    let is_same = |found: Metadata| found.is_file() && Timestamp::modified(&found) == listed;
+    let is_listed = found.is_some_and(is_same);
     if !is_listed || has_control_file(spool, name)? {
         return Ok(false);
     }
@@ -130,12 +126,15 @@ pub(crate) fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bo
     Ok(false)
 }
 
-fn parse(line: &str) -> Option<(SpoolName, (u64, i64, i64))> {
-    let mut words = line.split(' ');
-    let name = SpoolName::from_path(words.next()?.as_bytes())?;
-    let inode = words.next()?.parse().ok()?;
-    let (seconds, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some((name, (inode, seconds, nanoseconds)))
+fn parse(line: &str) -> Option<(SpoolName, Timestamp)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (name, seconds, nanoseconds) = match words[..] {
+        [name, seconds, nanoseconds] | [name, _, seconds, nanoseconds] => {
+            (name, seconds.parse().ok()?, nanoseconds.parse().ok()?)
+        }
+        _ => return None,
+    };
+    Some((SpoolName::from_path(name.as_bytes())?, Timestamp::from_parts(seconds, nanoseconds)))
 }
 
 #[cfg(test)]
@@ -166,8 +165,11 @@ mod tests {
         }
         let list = folder.path().join(".scheduler.removals");
         let mut removals = RemovalList::new(list.clone());
-        removals.write(&spool, names.iter().cycle().take(100)).expect("a longer batch before");
-        removals.write(&spool, names.iter()).expect("listed");
+        let modified =
+            |name| Timestamp::modified(&spool.message_file(name).metadata().expect("there"));
+        let listed = || names.iter().map(|name| (name, modified(name)));
+        removals.write(listed().cycle().take(100)).expect("a longer batch before");
+        removals.write(listed()).expect("listed");
         TestSpool { _folder: folder, spool, names, list }
     }
 
@@ -206,14 +208,17 @@ mod tests {
         let later = SystemTime::now() + Duration::from_nanos(100);
         let file = File::options().write(true).open(&path).expect("opened");
         file.set_modified(later).expect("changed");
-        let other = place.spool.message_file(&place.names[2]);
-        let modified = fs::metadata(&other).and_then(|found| found.modified()).expect("a time");
-        fs::rename(&other, other.with_file_name("kept")).expect("moved");
-        fs::write(&other, "x").expect("written");
-        let file = File::options().write(true).open(&other).expect("opened");
-        file.set_modified(modified).expect("as the other one");
-        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 1);
-        assert_eq!(left(&place), ["1", "7-odd"]);
+        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 2);
+        assert_eq!(left(&place), ["1"]);
+    }
+
+    #[test]
+    fn list_of_former_version_is_read() {
+        let place = killed();
+        let text = fs::read_to_string(&place.list).expect("a list");
+        let with_inode = |line: &str| line.replacen(' ', " 4711 ", 1) + "\n";
+        fs::write(&place.list, text.lines().map(with_inode).collect::<String>()).expect("written");
+        assert_eq!(finish(&place.spool, &place.list).expect("finished"), 3);
     }
 
     #[test]

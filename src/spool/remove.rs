@@ -3,8 +3,7 @@
 //! Those that need the attention of a person are moved aside instead
 //! ([`move_aside`](crate::move_aside)).
 
-use super::{Spool, SpoolName};
-use std::fs;
+use super::{OpenSpool, SpoolName};
 use std::io;
 use zsched_sys::if_exists;
 
@@ -12,7 +11,8 @@ use zsched_sys::if_exists;
 ///
 /// So a crash in between leaves a message file that cannot be delivered again. Files that do not
 /// exist are no error.
-pub fn remove(spool: &Spool, name: &SpoolName) -> io::Result<()> {
-    if_exists(fs::remove_file(spool.control_file(name)))?;
-    if_exists(fs::remove_file(spool.message_file(name))).map(drop)
+pub fn remove(spool: &OpenSpool, name: &SpoolName) -> io::Result<()> {
+    let name = name.path();
+    if_exists(spool.transport.remove_file(&name))?;
+    if_exists(spool.queue.remove_file(&name)).map(drop)
 }

@@ -23,6 +23,7 @@ pub mod users;
 mod accounts;
 mod impersonation;
 mod files;
+mod folder;
 mod host;
 mod service_manager;
 mod syslog;
@@ -39,6 +40,7 @@ pub use files::{
     open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock, with_suffix,
     write_out,
 };
+pub use folder::{FileFacts, Folder};
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;
 pub use inherited_state::reset_inherited_state;

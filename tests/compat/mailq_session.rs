@@ -92,7 +92,7 @@ impl MailqSession {
             },
             backlog: &(),
             secret: &[7; 32],
-            watch: &self.watch,
+            subscribers: &self.watch,
             accounts: &mut || self.accounts.clone(),
             request_counters: &mut self.request_counters,
             log_lines: &mut log_lines,

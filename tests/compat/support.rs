@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zsched_spool::load::{LoadResult, load};
-use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
+use zsched_spool::{HashFolder, HashLevel, OpenSpool, Spool, SpoolName};
 
 /// Returns the path of a recording.
 pub fn data_path(name: &str) -> PathBuf {
@@ -75,7 +75,8 @@ impl TestSpool {
 
     /// Reads a message as a scheduler does that has just found it.
     pub fn read(&self, level: HashLevel, name: SpoolName) -> LoadResult {
-        load(&self.spool, level, name, None, &mut |_| {}, &mut |_| {})
+        let spool = OpenSpool::new(self.spool.clone()).expect("the folders exist");
+        load(&spool, level, name, None, &mut |_| {}, &mut |_| {})
     }
 
     /// Returns the contents of a file, or `None` if there is none.

@@ -293,12 +293,7 @@ fn orders_report_affected_mail() {
             &nothing,
             "The hold is in force. It changes no mail that is queued now.\n",
         ),
-        (
-            "release --all",
-            "RELEASE ALL",
-            &nothing,
-            "The hold is over. No mail is released by that now.\n",
-        ),
+        ("release --all", "RELEASE ALL", &nothing, "Hold removed. It held no queued mail.\n"),
     ];
     let vain = [
         (

@@ -1150,7 +1150,7 @@ fn shown_action(action: &Action) -> String {
             format!("note {} {} {:?} {:?}", note.ticket, note.name, note.occasion, note.offsets)
         }
         Action::Log(level, text) => format!("log {level} {text}"),
-        Action::Remove { name, aside } => format!("remove {name} aside={aside}"),
+        Action::Remove { name, aside, .. } => format!("remove {name} aside={aside}"),
         Action::Statistics(statistics) => {
             format!("count {} {}", statistics.spool_id.number, statistics.state)
         }

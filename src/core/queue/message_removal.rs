@@ -49,6 +49,6 @@ impl Queue {
     pub(crate) fn remove_again(&self, cx: &mut Context, message: MessageId) {
         let message = &self.messages[message];
         let aside = message.has_undeliverable_lines;
-        cx.act(Action::Remove { name: message.name.clone(), aside });
+        cx.act(Action::Remove { name: message.name.clone(), modified: message.modified, aside });
     }
 }

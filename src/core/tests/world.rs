@@ -266,7 +266,7 @@ impl World {
         let mut removed = Vec::new();
         for action in std::mem::take(&mut self.done) {
             match action {
-                Action::Remove { name, aside } => {
+                Action::Remove { name, aside, .. } => {
                     removed.push(format!("{name}{}", if aside { "*" } else { "" }));
                     let number = name.number();
                     if !self.has_disk {

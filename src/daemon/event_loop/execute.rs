@@ -63,8 +63,8 @@ impl Daemon {
             }
             Action::ReadAgain(name) => self.spool_io.read_again(name),
             Action::Note(note) => self.spool_io.write(WriteRequest::Note(Box::new(note))),
-            Action::Remove { name, aside } => {
-                self.spool_io.write(WriteRequest::Remove(name, aside))
+            Action::Remove { name, modified, aside } => {
+                self.spool_io.write(WriteRequest::Remove { name, modified, aside })
             }
             Action::Report { ticket, name, is_finished } => {
                 let parameters = &self.config.parameters;

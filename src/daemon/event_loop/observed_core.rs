@@ -12,8 +12,7 @@ use zsched_core::{
 };
 use zsched_format::status_log::DeliveryStatus;
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
-use zsched_mailq_server::v2::json::events::FeedEvent;
+use zsched_mailq_server::v2::events::{EventSubject, FeedEvent, Subscribers};
 use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};

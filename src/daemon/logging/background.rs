@@ -182,7 +182,7 @@ impl<O: LogOutput> Appender<O> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::appended_file::AppendedFile;
     use super::*;
     use std::path::Path;
@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     /// Returns a log that nothing is written to, and what waits for it.
-    pub(in super::super) fn unwritten() -> (BackgroundLog, impl Fn() -> (Vec<u8>, u64)) {
+    pub(crate) fn unwritten() -> (BackgroundLog, impl Fn() -> (Vec<u8>, u64)) {
         let log = BackgroundLog { what: "test log", shared: Arc::default() };
         let shared = log.shared.clone();
         let taken = move || {

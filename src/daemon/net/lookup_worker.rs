@@ -41,7 +41,7 @@ impl LookupWorker {
         let (requests, asked) = channel::<(usize, Lookup)>();
         let (found, results) = channel();
         let paths = LookupPaths { spool, log };
-        worker::start("inquiries", move || {
+        worker::start("lookups", move || {
             answer_all(&asked, &found, &waker, |lookup| paths.find(lookup));
         })?;
         Ok(LookupWorker { requests, results })

@@ -57,7 +57,7 @@ use zsched_spool::obsoletes::Obsoleted;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::report::UnreportedRest;
 use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName, processes};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener, processes};
 
 /// Maximum number of portions that wait for the loop. Beyond it the workers wait.
 const MAX_WAITING_PORTIONS: usize = 128;
@@ -206,6 +206,7 @@ impl SpoolIo {
         let obeys_obsoletes = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             spool: spool.clone(),
+            opener: SpoolOpener::new(spool.clone()),
             level,
             queue: ReadQueue::new(reads),
             completions: completions.clone(),
@@ -240,6 +241,7 @@ impl SpoolIo {
         worker::start("bulk", move || bulk.run(&bulk_requests))?;
         let writer = Writer {
             spool: spool.clone(),
+            opener: SpoolOpener::new(spool.clone()),
             removals: RemovalList::new(spool.removals_file()),
             removals_listed: true,
             completions,

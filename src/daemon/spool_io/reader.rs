@@ -8,14 +8,20 @@ use crate::state::duplicates::DuplicatesFile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use zsched_spool::load::{self, FileStat, LoadObserver, LoadResult};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
+use zsched_format::time::Timestamp;
+use zsched_spool::load::{self, LoadObserver, LoadResult};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener};
+
+/// Number of files of a batch that are sorted by age.
+///
+/// They are read before the first of them is passed on.
+const SORTED_FILES: usize = 256;
 
 /// Request to the reader.
 pub(super) enum ReadRequest {
     /// One that comes before all batches.
     Urgent(UrgentRead),
-    /// New control files, to be read from the oldest to the newest.
+    /// New control files.
     Batch(Vec<NewFile>),
 }
 
@@ -79,6 +85,7 @@ impl ReadQueue {
 /// State of the worker.
 pub(super) struct Reader {
     pub(super) spool: Spool,
+    pub(super) opener: SpoolOpener,
     pub(super) level: HashLevel,
     pub(super) queue: ReadQueue,
     pub(super) completions: CompletionSender,
@@ -107,19 +114,17 @@ impl Reader {
     }
 
     fn read_urgent(&mut self, mut next: Option<UrgentRead>) {
-        let duplicates = self.duplicates.clone();
-        let tell = &mut duplicates.sink();
         while !self.is_over
             && let Some(urgent) = next
         {
             let done = match urgent {
-                UrgentRead::New(new) => self.read_new(new, None),
+                UrgentRead::New(new) => self.read_new(new),
                 UrgentRead::More(name, portion) => {
-                    let found = load::reload(&self.spool, &name, Some(portion), tell);
+                    let found = self.reload(&name, Some(portion));
                     Completion::ChunkRead(name, Box::new(found))
                 }
                 UrgentRead::Again(name) => {
-                    let found = load::reload(&self.spool, &name, None, tell);
+                    let found = self.reload(&name, None);
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
@@ -129,50 +134,44 @@ impl Reader {
         self.flush();
     }
 
-    /// Reads a batch, the oldest first, with urgent requests in between.
+    /// Reads a batch, with urgent requests in between.
+    ///
+    /// Of some files that are found together, the oldest is passed on first.
     fn read_batch(&mut self, names: Vec<NewFile>) {
-        let mut files = Vec::with_capacity(names.len());
-        for (name, at_most) in names {
-            self.read_next_urgent();
-            if self.is_over {
-                return;
+        let mut files = Vec::with_capacity(SORTED_FILES.min(names.len()));
+        let mut names = names.into_iter();
+        while !self.is_over && names.len() > 0 {
+            for file in names.by_ref().take(SORTED_FILES) {
+                self.read_next_urgent();
+                files.push(self.read_new(file));
             }
-            let unread = match FileStat::at(&self.spool, &name) {
-                Ok(Some(stat)) => {
-                    files.push((stat, name, at_most));
-                    continue;
-                }
-                Ok(None) => LoadResult::Nothing,
-                Err(error) => LoadResult::Failed(error),
-            };
-            self.add(Completion::Read(name, Box::new(unread), FileNews::default()));
-        }
-        files.sort_by_key(|(stat, name, _)| (stat.changed, name.number()));
-        for (stat, name, at_most) in files {
-            self.read_next_urgent();
-            if self.is_over {
-                return;
-            }
-            let done = self.read_new((name, at_most), Some(stat));
-            self.add(done);
+            files.sort_by_key(age);
+            files.drain(..).for_each(|done| self.add(done));
         }
     }
 
-    /// Reads a new control file, which may have been examined before.
-    fn read_new(&mut self, (name, at_most): NewFile, stat: Option<FileStat>) -> Completion {
+    /// Reads the control file of a loaded message again, or a portion of it.
+    fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
+        match self.opener.open() {
+            Ok(open) => load::reload(open, name, portion, &mut self.duplicates.sink()),
+            Err(error) => LoadResult::Failed(error),
+        }
+    }
+
+    /// Reads a new control file.
+    fn read_new(&mut self, (name, at_most): NewFile) -> Completion {
         let (spool, level, own_name) = (&self.spool, self.level, name.clone());
         let tell = &mut self.duplicates.sink();
         let (mut line, mut obsoleted) = (Vec::new(), Vec::new());
         let observer: LoadObserver<'_> = &mut |loaded| {
             self.verbose.add(spool, &loaded);
             line = self.arrivals.compose(&loaded);
+            self.arrivals.keep_facts(&loaded);
             obsoleted = self.obsoletes.add(spool, &loaded);
         };
-        let found = match stat {
-            Some(stat) => {
-                load::load_examined(spool, level, own_name, stat, at_most, tell, observer)
-            }
-            None => load::load(spool, level, own_name, at_most, tell, observer),
+        let found = match self.opener.open() {
+            Ok(open) => load::load(open, level, own_name, at_most, tell, observer),
+            Err(error) => LoadResult::Failed(error),
         };
         VerboseMessages::explain_refusal(spool, &name, &found);
         Completion::Read(name, Box::new(found), FileNews { line, obsoleted })
@@ -193,10 +192,23 @@ impl Reader {
     }
 }
 
+/// When a message arrived, and its number.
+fn age(done: &Completion) -> (Timestamp, u64) {
+    match done {
+        Completion::Read(name, found, _) => match &**found {
+            LoadResult::Arrival(arrival) => (arrival.created, name.number()),
+            _ => (Timestamp::EPOCH, name.number()),
+        },
+        _ => (Timestamp::EPOCH, 0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::LoopWaker;
     use super::*;
+    use crate::logging::background::tests::unwritten;
+    use crate::logging::mail_log::{MailLines, MailLog, MailLogs};
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::{channel, sync_channel};
     use zsched_spool::HashFolder;
@@ -214,7 +226,9 @@ mod tests {
         let (requests, reads) = channel();
         let spool = Spool::new("/nonexistent");
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
+        let logs = MailLogs::new(None, &unwritten().0, MailLines::None);
         let mut reader = Reader {
+            opener: SpoolOpener::new(spool.clone()),
             spool,
             level: HashLevel::Flat,
             queue: ReadQueue::new(reads),
@@ -222,7 +236,7 @@ mod tests {
             duplicates,
             verbose: VerboseMessages::default(),
             obsoletes: ObsoletesFinder::new(Arc::default()),
-            arrivals: ArrivalLines::new(None),
+            arrivals: MailLog::new(logs).arrival_lines(None),
             portion: Vec::new(),
             is_over: false,
         };

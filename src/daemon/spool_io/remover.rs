@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use zsched_spool::move_aside::{self, Reason};
-use zsched_spool::{Spool, SpoolName, remove};
+use zsched_spool::{OpenSpool, Spool, SpoolName, remove};
 
-/// A removal that takes longer has waited for the disk.
-///
-/// The removals after it in a batch are shared by several workers, since they wait together. On a
-/// fast disk one worker is faster, as the removals from a folder exclude each other.
+/// A removal that takes longer has probably waited for the disk.
 const SLOW_REMOVAL: Duration = Duration::from_micros(200);
+/// Number of slow removals in a row after which several workers share the rest of a batch.
+///
+/// They wait for the disk together. On a fast disk one worker is faster, as the removals from a
+/// folder exclude each other; a single slow one has waited for a processor.
+const SLOW_REMOVALS: usize = 3;
 
 /// A message to be removed, and what else the writer knows about it.
 pub(super) struct Removal<T> {
@@ -32,10 +34,11 @@ impl<T: Sync> Removal<T> {
     }
 
     /// Removes the message. The result is its new path if it was moved aside.
-    fn carry_out(&self, spool: &Spool) {
-        let done = match self.aside {
-            true => move_aside::move_aside(spool, &self.name, Reason::Undeliverable).map(Some),
-            false => remove::remove(spool, &self.name).map(|()| None),
+    fn carry_out(&self, spool: &Spool, open: &io::Result<&OpenSpool>) {
+        let done = match (self.aside, open) {
+            (true, _) => move_aside::move_aside(spool, &self.name, Reason::Undeliverable).map(Some),
+            (false, Ok(open)) => remove::remove(open, &self.name).map(|()| None),
+            (false, Err(error)) => Err(error.kind().into()),
         };
         // Each removal is carried out once.
         self.result.set(done).ok();
@@ -45,13 +48,16 @@ impl<T: Sync> Removal<T> {
     pub(super) fn carry_out_all(
         removals: Vec<Removal<T>>,
         spool: &Spool,
+        open: &io::Result<&OpenSpool>,
     ) -> impl Iterator<Item = (SpoolName, T, io::Result<Option<PathBuf>>)> {
-        let mut started = Instant::now();
+        let (mut started, mut slow) = (Instant::now(), 0);
         for (index, removal) in removals.iter().enumerate() {
-            removal.carry_out(spool);
+            removal.carry_out(spool, open);
             let ended = Instant::now();
-            if ended - started > SLOW_REMOVAL {
-                for_each_in_parallel(&removals[index + 1..], |removal| removal.carry_out(spool));
+            slow = if ended - started > SLOW_REMOVAL { slow + 1 } else { 0 };
+            if slow == SLOW_REMOVALS {
+                let rest = &removals[index + 1..];
+                for_each_in_parallel(rest, |removal| removal.carry_out(spool, open));
                 break;
             }
             started = ended;

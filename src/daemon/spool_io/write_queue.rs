@@ -97,11 +97,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::sync_channel;
     use std::time::Duration;
+    use zsched_format::time::Timestamp;
     use zsched_spool::{HashFolder, SpoolName};
 
     fn request() -> WriteRequest {
-        let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
-        WriteRequest::Remove(name, false)
+        let name = SpoolName::plain(HashFolder::TOP, 4711);
+        WriteRequest::Remove { name, modified: Timestamp::EPOCH, aside: false }
     }
 
     /// Simulates a disk that hangs, then answers.

@@ -13,18 +13,25 @@ use std::sync::Arc;
 use zsched_core::bulk::BulkEvent;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{Note, StatusRecord};
+use zsched_format::time::Timestamp;
 use zsched_spool::bulk::status::{PacketEnd, StatusWriter};
 use zsched_spool::removals::RemovalList;
 use zsched_spool::tally::{RecipientTally, tally};
 use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{Spool, SpoolName, load};
+use zsched_spool::{Spool, SpoolName, SpoolOpener, load};
 
 /// Request to the writer.
 pub(crate) enum WriteRequest {
     /// Append diagnostics to a control file.
     Note(Box<Note>),
-    /// Remove a message from the spool; if true, move it aside.
-    Remove(SpoolName, bool),
+    /// Remove a message from the spool.
+    Remove {
+        name: SpoolName,
+        /// Modification time of its message file.
+        modified: Timestamp,
+        /// Move it to `postman/` instead.
+        aside: bool,
+    },
     /// Store changes of the overrides.
     StoreOverrides(Vec<OverrideChange>),
     /// Clear the locks of a dead process.
@@ -47,7 +54,7 @@ impl WriteRequest {
             WriteRequest::Status(_) => 0,
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
             WriteRequest::Verbose(_, text) => text.len(),
-            WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
+            WriteRequest::Remove { .. } | WriteRequest::ClearLocks(..) => 0,
         };
         size_of::<WriteRequest>() + more
     }
@@ -56,6 +63,7 @@ impl WriteRequest {
 /// State of the worker.
 pub(super) struct Writer {
     pub(super) spool: Spool,
+    pub(super) opener: SpoolOpener,
     /// Removals of the present batch.
     pub(super) removals: RemovalList,
     /// True if the last list of removals could be written.
@@ -74,13 +82,10 @@ pub(super) struct Writer {
 struct Plan {
     /// Notes, which are written together.
     notes: Vec<Note>,
-    /// Lines and removals, which come after the notes about their recipients.
-    after_notes: Vec<AfterNotes>,
-}
-
-enum AfterNotes {
-    Line(StatusRecord),
-    Removal(SpoolName, bool),
+    /// Lines about recipients, which come after the notes about these.
+    lines: Vec<StatusRecord>,
+    /// Messages to be removed; if true, to be moved aside.
+    removals: Vec<(SpoolName, bool)>,
 }
 
 impl Writer {
@@ -91,21 +96,19 @@ impl Writer {
             let mut plan = Plan::default();
             batch.into_iter().for_each(|request| self.take(request, &mut plan));
             note_writers::write_all(&self.spool, plan.notes, &self.completions);
-            // A line needs the control file of its message, so this comes before the removals.
-            let removals = plan.after_notes.into_iter().filter_map(|next| match next {
-                AfterNotes::Line(record) => {
-                    self.composer.iter_mut().for_each(|it| it.add(&self.spool, &record));
-                    None
-                }
-                AfterNotes::Removal(name, aside) => Some(self.prepare_removal(name, aside)),
-            });
-            let removals = removals.collect();
-            self.remove(removals);
+            // A line may need the control file of its message.
+            self.compose(&plan.lines);
+            self.remove(plan.removals);
             self.completions.flush(&mut self.portion);
-            if let Some(composer) = &mut self.composer {
-                composer.flush();
-            }
         });
+    }
+
+    /// Composes lines about recipients for the logs.
+    fn compose(&mut self, records: &[StatusRecord]) {
+        let Some(composer) = &mut self.composer else { return };
+        let open = self.opener.open().ok();
+        records.iter().for_each(|record| composer.add(open, record));
+        composer.flush();
     }
 
     /// Lists the removals of a batch on disk.
@@ -113,14 +116,14 @@ impl Writer {
     /// Where that fails, messages are removed anyway: a full disk needs the room.
     fn list_removals(&mut self, batch: &[WriteRequest]) {
         let names = batch.iter().filter_map(|request| match request {
-            WriteRequest::Remove(name, _) => Some(name),
+            WriteRequest::Remove { name, modified, .. } => Some((name, *modified)),
             _ => None,
         });
         let mut names = names.peekable();
         if names.peek().is_none() {
             return;
         }
-        let listed = self.removals.write(&self.spool, names);
+        let listed = self.removals.write(names);
         if let (Err(error), true) = (&listed, self.removals_listed) {
             let path = self.removals.path().display();
             log::error!(
@@ -134,12 +137,8 @@ impl Writer {
     fn take(&mut self, request: WriteRequest, plan: &mut Plan) {
         let done = match request {
             WriteRequest::Note(note) => return plan.notes.push(*note),
-            WriteRequest::Status(record) => {
-                return plan.after_notes.push(AfterNotes::Line(record));
-            }
-            WriteRequest::Remove(name, aside) => {
-                return plan.after_notes.push(AfterNotes::Removal(name, aside));
-            }
+            WriteRequest::Status(record) => return plan.lines.push(record),
+            WriteRequest::Remove { name, aside, .. } => return plan.removals.push((name, aside)),
             WriteRequest::Verbose(name, text) => {
                 let file = VerboseFile::of(&self.spool, &name);
                 return file.iter().for_each(|file| file.add(&text));
@@ -159,17 +158,21 @@ impl Writer {
     }
 
     /// Reads what the lines after a removal need of the message.
-    fn prepare_removal(&mut self, name: SpoolName, aside: bool) -> Removal<FinalLines> {
+    fn prepare_removal(&mut self, (name, aside): (SpoolName, bool)) -> Removal<FinalLines> {
         let spool = &self.spool;
-        let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
-        let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
+        self.composer.iter_mut().for_each(|composer| composer.forget(&name));
+        let verbose = self.verbose.find(name.number());
+        let verbose = verbose.and_then(|name| VerboseFile::of(spool, &name));
         let complete = if aside { None } else { complete_line(spool, &name) };
         Removal::new(name, aside, FinalLines { verbose, complete })
     }
 
-    fn remove(&mut self, mut removals: Vec<Removal<FinalLines>>) {
+    fn remove(&mut self, removals: Vec<(SpoolName, bool)>) {
+        let removals = removals.into_iter().map(|removal| self.prepare_removal(removal));
+        let mut removals: Vec<_> = removals.collect();
         self.close_books(&mut removals);
-        for (name, last, removed) in Removal::carry_out_all(removals, &self.spool) {
+        let open = self.opener.open();
+        for (name, last, removed) in Removal::carry_out_all(removals, &self.spool, &open) {
             if removed.is_ok() {
                 self.verbose.remove(&name);
                 last.complete.into_iter().for_each(|line| syslog::event(|| line));

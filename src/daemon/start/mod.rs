@@ -16,7 +16,7 @@ use crate::event_loop::reload::ReloadState;
 use crate::event_loop::{Daemon, log_checks, signals};
 use crate::logging::appended_file::AppendedFile;
 use crate::logging::background::BackgroundLog;
-use crate::logging::mail_log::{self, ArrivalLines, MailLog, MailLogs};
+use crate::logging::mail_log::{self, MailLog, MailLogs};
 use crate::logging::{self, StatisticsLog, syslog};
 use crate::net::accounts::{self, Accounts};
 use crate::net::clients::{ClientSettings, Clients};
@@ -365,8 +365,8 @@ impl StartPlan {
             status_log.iter().cloned().chain(of_statistics).chain([system_log]).collect();
         let mail_logs = MailLogs::new(status_log, &log, self.options.mail_lines);
         let has_mail_lines = mail_logs.are_needed();
-        let arrivals = ArrivalLines::new(self.former_end(&spool_lock));
         let mail_log = MailLog::new(mail_logs);
+        let arrivals = mail_log.arrival_lines(self.former_end(&spool_lock));
         let waker_of_io = waker.clone();
         let zenv = &self.context.zenv;
         let headers_only = self.options.headers_only > 0;

@@ -21,11 +21,26 @@ pub fn read_all(file: &File, size: u64) -> io::Result<Vec<u8>> {
         return Err(ErrorKind::FileTooLarge.into());
     }
     // One byte more than expected: if it remains unused, the end has been reached.
-    let mut text = Vec::with_capacity(size as usize + 1);
-    file.take(MAX_CONTROL_FILE_SIZE + 1).read_to_end(&mut text)?;
+    let mut text = vec![0; size as usize + 1];
+    let first = read_once(file, &mut text)?;
+    let is_end = first < text.len();
+    text.truncate(first);
+    if !is_end {
+        file.take(MAX_CONTROL_FILE_SIZE).read_to_end(&mut text)?;
+    }
     match text.len() as u64 > MAX_CONTROL_FILE_SIZE {
         true => Err(ErrorKind::FileTooLarge.into()),
         false => Ok(text),
+    }
+}
+
+/// Reads with one system call. Before the end of a regular file that fills the buffer.
+fn read_once(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! version 1: a dump ──► v1 ───────┬──► queue ──► listing, totals
-//! version 2: requests ──► v2 ──┬──┘
-//!                              └──► listing_v2
-//! either version ──► report            spool ──► status, details
+//! version 2: requests ──► v2 ──┬──┘                │
+//!                              └───────────────────┘
+//! either version ──► report_reader     spool ──► status, details
 //! ```
 
 mod show;
@@ -12,21 +12,19 @@ mod show;
 pub(crate) mod v1;
 pub(crate) mod v2;
 
-pub(crate) mod notes;
 pub(crate) mod queue;
 
 pub(crate) mod details;
 mod listing;
-mod listing_v2;
 pub(crate) mod report_reader;
 mod status;
 mod totals;
-mod ask_why;
 
 pub(crate) use show::{ClassicOutput, answer_text};
 
-use crate::connect::dial::{self, Scheduler};
+use crate::connect::dial::{Scheduler, dial, dial_control_socket};
 use crate::connect::server::Server;
+use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{ClassicOptions, ConnectOptions};
@@ -50,7 +48,10 @@ fn print(
 ) -> Result<(), Failure> {
     let installation = Installation::read(server_options)?;
     if let Some(subject) = &options.why {
-        return ask_why::print(subject, &installation, screen);
+        let request = Request::without_permission(format!("SHOW WHY {subject}"));
+        // A wrong subject is an error of the command line, even without a scheduler.
+        request.check()?;
+        return dial_control_socket(&installation)?.ask_for_text(request)?.print(screen);
     }
     let mut output = ClassicOutput::new(options, installation.spool())?;
     if options.shared_memory {
@@ -75,7 +76,7 @@ fn print(
         _ => status::print(screen, &installation, is_local),
     };
     screen.flush()?;
-    let shown = match dial::dial(&server, &addresses, &installation)? {
+    let shown = match dial(&server, &addresses, &installation)? {
         Scheduler::Dump(mut lines) => output.dump(&mut lines, screen),
         Scheduler::Session(mut session) => output.session(&mut session, screen),
     };

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use zsched_format::selection::Selection;
 
 /// Kind of a line of the report.
-enum Line<'a> {
+pub(crate) enum QueueReportLine<'a> {
     /// Head of a ring. The lines after it belong to the ring.
     Head,
     /// A thread: channel, host, and the rest of the line.
@@ -38,22 +38,24 @@ pub(super) fn print<L: LineSource>(
     let mut count: u64 = 0;
     while let Some(line) = lines.next()? {
         count += 1;
-        let is_shown = match classify(line) {
-            Line::Head if !wants_all => {
+        let is_shown = match QueueReportLine::of(line) {
+            QueueReportLine::Head if !wants_all => {
                 head = Some(line.to_vec());
                 is_wanted = false;
                 false
             }
-            Line::Thread(channel, host, _) if wants_all || selection.matches(channel, host) => {
+            QueueReportLine::Thread(channel, host, _)
+                if wants_all || selection.matches(channel, host) =>
+            {
                 if let Some(head) = head.take() {
                     screen.line(&[&head])?;
                 }
                 is_wanted = true;
                 level < 2
             }
-            Line::Thread(..) => false,
-            Line::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
-            Line::Head | Line::Totals => true,
+            QueueReportLine::Thread(..) => false,
+            QueueReportLine::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
+            QueueReportLine::Head | QueueReportLine::Totals => true,
         };
         if is_shown {
             screen.line(&[line])?;
@@ -70,7 +72,7 @@ pub(super) fn read_ages(lines: &mut Lines, threads: &mut [QueuedThread]) -> Resu
         ages.insert(name(channel, host), age);
     }
     while let Some(line) = lines.next()? {
-        if let Line::Thread(channel, host, about) = classify(line)
+        if let QueueReportLine::Thread(channel, host, about) = QueueReportLine::of(line)
             && let Some(age) = age(about)
             && let Some(known) = ages.get_mut(&name(channel, host))
         {
@@ -86,16 +88,19 @@ pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
     about[at + 3..].split(u8::is_ascii_whitespace).next()
 }
 
-fn classify(line: &[u8]) -> Line<'_> {
-    if let Some(thread) = line.strip_prefix(b"    ") {
-        let parsed = parse_thread(thread);
-        return parsed
-            .map_or(Line::Detail, |(channel, host, about)| Line::Thread(channel, host, about));
-    }
-    match line.first() {
-        Some(b' ' | b'\t') => Line::Detail,
-        _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => Line::Totals,
-        _ => Line::Head,
+impl QueueReportLine<'_> {
+    /// Finds the kind of a line.
+    pub(crate) fn of(line: &[u8]) -> QueueReportLine<'_> {
+        if let Some(thread) = line.strip_prefix(b"    ") {
+            return parse_thread(thread).unwrap_or(QueueReportLine::Detail);
+        }
+        match line.first() {
+            Some(b' ' | b'\t') => QueueReportLine::Detail,
+            _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => {
+                QueueReportLine::Totals
+            }
+            _ => QueueReportLine::Head,
+        }
     }
 }
 
@@ -103,13 +108,13 @@ fn classify(line: &[u8]) -> Line<'_> {
 ///
 /// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
 /// older schedulers. The host may contain blanks.
-pub(crate) fn parse_thread(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+fn parse_thread(line: &[u8]) -> Option<QueueReportLine<'_>> {
     let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
     let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
     let name = line[..end].trim_ascii_end();
     let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
     let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
-    Some((channel, host, &line[end + 1..]))
+    Some(QueueReportLine::Thread(channel, host, &line[end + 1..]))
 }
 
 fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {

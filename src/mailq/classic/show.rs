@@ -4,7 +4,7 @@
 
 use super::details::ControlFiles;
 use super::queue::QueuedThread;
-use super::{listing, listing_v2, report_reader, totals, v1, v2};
+use super::{listing, report_reader, totals, v1, v2};
 use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -59,9 +59,9 @@ impl<'a> ClassicOutput<'a> {
             let count = report_reader::print(screen, lines, &self.selection, level)?;
             return match lines.is_complete && count > 0 {
                 true => Ok(()),
-                false => Err(Failure::Protocol(format!(
+                false => Failure::protocol(format!(
                     "the report is incomplete: it ends after {count} lines"
-                ))),
+                )),
             };
         }
         let mut queue = v1::read(lines, &mut self.warnings)?;
@@ -103,10 +103,8 @@ impl<'a> ClassicOutput<'a> {
                 let QueuedThread { channel, host, .. } = &threads[thread];
                 screen.line(&[channel, b"/", host, b":"])?;
             }
-            match self.classic.verbosity() {
-                0 => listing_v2::print_message(screen, &message[0])?,
-                _ => listing_v2::print_details(screen, message, &mut self.files)?,
-            }
+            let has_details = self.classic.verbosity() > 0;
+            listing::print_message(screen, message, has_details, &mut self.files)?;
             if screen.held_len() > MAX_HELD_OUTPUT {
                 screen.release()?;
                 screen.hold();
@@ -133,8 +131,7 @@ impl<'a> ClassicOutput<'a> {
             3 => Request::new("SHOW SNMP", "SNMP"),
             4 => Request::without_permission("SHOW COUNTERS"),
             _ => {
-                let message = "-Q can be given four times at most";
-                return Err(Failure::Usage(message.to_string()));
+                return Failure::usage("-Q can be given four times at most");
             }
         };
         let mut text = session.ask_for_text(request)?;
@@ -207,8 +204,8 @@ fn owner(classic: &ClassicOptions) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
             Ok(Some(id)) => Ok(Some(id)),
-            Ok(None) => Err(Failure::Usage(format!("unknown user {name}"))),
-            Err(error) => Err(Failure::Usage(format!("user {name} cannot be looked up: {error}"))),
+            Ok(None) => Failure::usage(format!("unknown user {name}")),
+            Err(error) => Failure::usage(format!("user {name} cannot be looked up: {error}")),
         },
         None => Ok(classic.mine.then(users::effective_user)),
     }

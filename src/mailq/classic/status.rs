@@ -2,10 +2,8 @@
 //!
 //! Monitoring scripts parse this output, so the words are ZMailer's.
 
-use crate::failure::Failure;
-use crate::installation::Installation;
-use crate::pid::{DaemonState, daemon_state};
-use crate::rights;
+use crate::failure::{self, Failure};
+use crate::installation::{DaemonState, Installation, daemon_state};
 use crate::screen::Screen;
 use std::fs;
 use std::io;
@@ -95,7 +93,7 @@ fn is_newer(path: &Path, other: &Path) -> bool {
 }
 
 fn count(folder: &Path) -> Result<Contents, Failure> {
-    count_files(folder).map_err(|error| rights::failure(folder, &error))
+    count_files(folder).map_err(|error| failure::unreadable(folder, &error))
 }
 
 fn count_files(folder: &Path) -> io::Result<Contents> {

@@ -1,82 +1,87 @@
 //! The summary: one line for each channel and host.
 //!
 //! ```text
-//! THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+//! DESTINATION         MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
 //! smtpx/[127.0.0.66]     3      4    0      3     0     14s  smtp; 500 refused
 //! hold/a.test            1      1    1      0     0     14s
 //! total                  4      5    1      3     0
 //! ```
 
-use super::notes::DeliveryState;
-use super::queue::QueuedThread;
+use super::queue::{DeliveryState, QueuedThread};
 use crate::failure::Failure;
 use crate::screen::{Screen, Style, visible};
-use crate::table::{Cell, ColumnKind, Table, TableColumn};
-use std::iter;
+use crate::table::{Column, ColumnKind, print_table};
 
 /// Maximum length of the last text, in characters.
 const MAX_TEXT_LEN: usize = 60;
-/// Counts of a thread, or of all.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+
+/// A thread, or the sum of all.
+#[derive(Debug, Default)]
+struct Totals {
+    name: String,
     messages: u64,
     recipients: u64,
     running: u64,
     retry: u64,
     waiting: u64,
+    /// Age of the oldest message.
+    age: String,
+    /// Last text of an agent.
+    text: String,
 }
 
 /// Prints the summary.
 pub(super) fn print(screen: &mut Screen<'_>, threads: &[QueuedThread]) -> Result<(), Failure> {
-    let mut total = Counts::default();
-    let mut rows = Vec::new();
-    for thread in threads {
-        let counts = Counts::of(thread);
-        total.add(&counts);
-        let name = visible(&[thread.channel.as_slice(), b"/", &thread.host].concat());
-        let age = visible(thread.age.as_deref().unwrap_or(b"-"));
-        rows.push(counts.row(name, age, last_text(thread)));
-    }
-    rows.push(total.row("total".to_string(), String::new(), String::new()));
-    Ok(table(rows).print(screen)?)
+    let mut rows: Vec<Totals> = threads.iter().map(Totals::new).collect();
+    let mut total = Totals { name: "total".to_string(), ..Totals::default() };
+    rows.iter().for_each(|row| total.add(row));
+    rows.push(total);
+    Ok(print_table(&columns(), &rows, screen)?)
 }
 
-fn table(rows: Vec<Vec<Cell>>) -> Table {
-    let numbers = ["MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST"];
-    let mut columns = vec![("DESTINATION", ColumnKind::Name)];
-    columns.extend(numbers.map(|title| (title, ColumnKind::Number)));
-    columns.push(("LAST TEXT", ColumnKind::Text));
-    let column = |(title, kind)| TableColumn { title, kind, is_optional: false };
-    Table { columns: columns.into_iter().map(column).collect(), rows }
+fn columns<'c>() -> [Column<'c, Totals>; 8] {
+    // Programs may read it, so numbers have no separators.
+    let number = |title, number: fn(&Totals) -> String| {
+        Column::new(title, ColumnKind::Number, move |row| (number(row), Style::Plain))
+    };
+    [
+        Column::name("DESTINATION", |row: &Totals| row.name.clone()),
+        number("MSGS", |row| row.messages.to_string()),
+        number("RCPTS", |row| row.recipients.to_string()),
+        number("RUN", |row| row.running.to_string()),
+        number("RETRY", |row| row.retry.to_string()),
+        number("WAIT", |row| row.waiting.to_string()),
+        number("OLDEST", |row| row.age.clone()),
+        Column::new("LAST TEXT", ColumnKind::Text, |row: &Totals| (row.text.clone(), Style::Plain)),
+    ]
 }
 
-impl Counts {
-    fn of(thread: &QueuedThread) -> Counts {
-        let mut counts = Counts { messages: thread.vertices.len() as u64, ..Counts::default() };
+impl Totals {
+    fn new(thread: &QueuedThread) -> Totals {
+        let mut row = Totals {
+            name: visible(&[thread.channel.as_slice(), b"/", &thread.host].concat()),
+            messages: thread.vertices.len() as u64,
+            age: visible(thread.age.as_deref().unwrap_or(b"-")),
+            text: last_text(thread),
+            ..Totals::default()
+        };
         for vertex in &thread.vertices {
-            counts.recipients = counts.recipients.saturating_add(vertex.recipients);
+            row.recipients = row.recipients.saturating_add(vertex.recipients);
             match vertex.text_and_state().1 {
-                DeliveryState::Running => counts.running += 1,
-                DeliveryState::Retry => counts.retry += 1,
-                DeliveryState::Waiting => counts.waiting += 1,
+                DeliveryState::Running => row.running += 1,
+                DeliveryState::Retry => row.retry += 1,
+                DeliveryState::Waiting => row.waiting += 1,
             }
         }
-        counts
+        row
     }
 
-    fn add(&mut self, other: &Counts) {
+    fn add(&mut self, other: &Totals) {
         self.messages += other.messages;
         self.recipients = self.recipients.saturating_add(other.recipients);
         self.running += other.running;
         self.retry += other.retry;
         self.waiting += other.waiting;
-    }
-
-    fn row(&self, name: String, age: String, text: String) -> Vec<Cell> {
-        let counts = [self.messages, self.recipients, self.running, self.retry, self.waiting];
-        let counts = counts.map(|count| count.to_string());
-        let cells = iter::once(name).chain(counts).chain([age, text]);
-        cells.map(|cell| (cell, Style::Plain)).collect()
     }
 }
 
@@ -101,12 +106,18 @@ mod tests {
 
     #[test]
     fn aligned_with_long_name_stays_narrow() {
-        let counts = Counts { messages: 1, recipients: 1, retry: 1, ..Counts::default() };
-        let row = |name: &str| counts.row(name.to_string(), "5s".to_string(), "text".to_string());
+        let row = |name: &str| Totals {
+            name: name.to_string(),
+            messages: 1,
+            recipients: 1,
+            retry: 1,
+            age: "5s".to_string(),
+            text: "text".to_string(),
+            ..Totals::default()
+        };
         let mut out = Vec::new();
-        table(vec![row("a/b"), row(&"x".repeat(100_000))])
-            .print(&mut Screen::new(&mut out))
-            .expect("a Vec takes everything");
+        let rows = [row("a/b"), row(&"x".repeat(100_000))];
+        print_table(&columns(), &rows, &mut Screen::new(&mut out)).expect("a Vec takes everything");
         let text = String::from_utf8(out).expect("text");
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert!(lines[0].len() < 400, "{}", lines[0]);

@@ -101,9 +101,9 @@ pub(crate) fn read(
         Some(line) if line.trim_ascii_end() == b"Vertices:" => {}
         Some(line) => {
             let shown = quote(line);
-            return Err(Failure::Protocol(format!("\"Vertices:\" is missing before {shown}")));
+            return Failure::protocol(format!("\"Vertices:\" is missing before {shown}"));
         }
-        None => return Err(cut(0)),
+        None => return Err(incomplete(0)),
     }
     lines.allow_lists(true);
     // Kind of the lists of names that the next line belongs to; the vertices are before them.
@@ -112,7 +112,7 @@ pub(crate) fn read(
     let mut count = 0;
     while let Some(line) = lines.next()? {
         if dump.vertices.len() > max {
-            return Err(Failure::Protocol(format!("there are more than {max} messages")));
+            return Failure::protocol(format!("there are more than {max} messages"));
         }
         match line.trim_ascii_end() {
             b"End:" => {
@@ -140,7 +140,7 @@ pub(crate) fn read(
             }
         }
     }
-    Err(cut(count))
+    Err(incomplete(count))
 }
 
 /// Skips all lines before the report.
@@ -154,10 +154,10 @@ pub(crate) fn skip_to_report(lines: &mut Lines) -> Result<(), Failure> {
         }
         count += 1;
     }
-    Err(cut(count))
+    Err(incomplete(count))
 }
 
-fn cut(count: u64) -> Failure {
+fn incomplete(count: u64) -> Failure {
     Failure::Protocol(format!(
         "the answer is incomplete: it ends before \"End:\", after {count} lines; \
          nothing of it is shown"

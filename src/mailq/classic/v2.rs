@@ -8,8 +8,7 @@
 //!                         each recipient, which is read here as a [`RecipientRecord`]
 //! ```
 
-use super::notes::DeliveryState;
-use super::queue::{QueuedThread, Vertex};
+use super::queue::{DeliveryState, QueuedThread, Vertex};
 use super::report_reader;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
@@ -80,7 +79,7 @@ pub(super) fn threads(
             continue;
         }
         if threads.len() == max {
-            return Err(Failure::Protocol(format!("there are more than {max} destinations")));
+            return Failure::protocol(format!("there are more than {max} destinations"));
         }
         threads.push(thread(channel, host, parts.next().and_then(report_reader::age)));
     }
@@ -151,7 +150,7 @@ pub(super) fn read_vertices(
                 last.offsets.extend(offsets);
             }
             _ if count == max => {
-                return Err(Failure::Protocol(format!("there are more than {max} messages")));
+                return Failure::protocol(format!("there are more than {max} messages"));
             }
             _ => {
                 count += 1;

@@ -2,10 +2,8 @@
 
 use super::lines::Peer;
 use super::server::{Server, within};
-use crate::failure::Failure;
-use crate::installation::Installation;
-use crate::pid::{DaemonState, daemon_state};
-use crate::rights::only_users_of;
+use crate::failure::{Failure, only_users_of};
+use crate::installation::{DaemonState, Installation, daemon_state};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -125,7 +123,7 @@ impl Read for Connection {
 }
 
 /// What the pid file of an installation says of its scheduler, if that does not run.
-pub(crate) fn stopped(installation: &Installation) -> Option<String> {
+pub(crate) fn stopped_scheduler(installation: &Installation) -> Option<String> {
     let pid_file = installation.spool().pid_file();
     let shown = pid_file.display();
     let why = match daemon_state(&pid_file) {
@@ -153,7 +151,7 @@ impl ConnectFailure {
             attempts => attempts.iter().map(|(name, error)| format!("{name}: {error}")).collect(),
         };
         let what = format!("cannot connect to {server}: {}", attempts.join("; "));
-        match self.stopped(is_local, installation) {
+        match self.stopped_scheduler(is_local, installation) {
             // That is the news; how it was found out comes after it.
             Some(stopped) => Failure::Unavailable(format!("{stopped}\nmailq: {what}")),
             None => {
@@ -164,11 +162,11 @@ impl ConnectFailure {
     }
 
     /// What the pid file says of a scheduler of this host that does not run.
-    fn stopped(&self, is_local: bool, installation: &Installation) -> Option<String> {
+    fn stopped_scheduler(&self, is_local: bool, installation: &Installation) -> Option<String> {
         let is_denied = |(_, error): &(_, io::Error)| error.kind() == ErrorKind::PermissionDenied;
         match !is_local || self.attempts.iter().any(is_denied) {
             true => None,
-            false => stopped(installation),
+            false => stopped_scheduler(installation),
         }
     }
 

@@ -32,8 +32,7 @@ impl Credentials {
         let (user, password) = separated.unwrap_or((text, DEFAULT_LOGIN));
         // Blanks and control characters would break the request.
         if user.is_empty() || user.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let message = "a login begins with a user name without blanks";
-            return Err(Failure::Usage(message.to_string()));
+            return Failure::usage("a login begins with a user name without blanks");
         }
         Ok(Credentials {
             user: user.to_string(),

@@ -28,10 +28,10 @@ pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<u8, Failure> {
         let text = visible(line);
         return Err(Failure::Unavailable(format!("{server} refuses: {}", text.trim_end())));
     }
-    Err(Failure::Protocol(format!(
+    Failure::protocol(format!(
         "{server} is not a MAILQ server: it begins with {}; option -p names another port",
         quote(line)
-    )))
+    ))
 }
 
 /// Reads the second line of a version 2 server: the login challenge.

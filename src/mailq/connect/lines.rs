@@ -119,7 +119,7 @@ impl Lines {
                 Ok(buffer) => buffer,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    return Err(Failure::Protocol(format!("the answer is incomplete: {error}")));
+                    return Failure::protocol(format!("the answer is incomplete: {error}"));
                 }
             };
             if buffer.is_empty() && self.line.is_empty() {
@@ -132,7 +132,7 @@ impl Lines {
             let taken = end.map_or(buffer.len(), |end| end + 1);
             self.input.consume(taken);
             self.bytes += taken as u64;
-            self.check()?;
+            self.check_limits()?;
             if is_last {
                 break;
             }
@@ -153,7 +153,7 @@ impl Lines {
         self.max_line_len = if is_list { self.limits.list } else { self.limits.line };
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check_limits(&self) -> Result<(), Failure> {
         let (number, max_line_len, whole) = (self.number, self.max_line_len, self.limits.whole);
         if self.line.len() > max_line_len {
             let message =
@@ -161,7 +161,7 @@ impl Lines {
             return Err(Failure::Protocol(message));
         }
         if self.bytes > whole {
-            return Err(Failure::Protocol(format!("the answer is longer than {whole} bytes")));
+            return Failure::protocol(format!("the answer is longer than {whole} bytes"));
         }
         Ok(())
     }

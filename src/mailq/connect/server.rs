@@ -1,6 +1,6 @@
 //! The server to ask, and its addresses.
 
-use super::connection::stopped;
+use super::connection::stopped_scheduler;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{ConnectOptions, similar_command};
@@ -76,7 +76,7 @@ impl Server {
     ///
     /// Fails if there is no spool, or its scheduler does not run.
     fn of_spool(installation: &Installation) -> Result<Option<MailqSocket>, Failure> {
-        if !installation.is_asked() {
+        if !installation.asks_own_scheduler() {
             return Ok(None);
         }
         let spool = installation.spool();
@@ -87,7 +87,7 @@ impl Server {
             let advice = "option -Z names another installation, --server a host";
             return Err(Failure::Installation(format!("{missing}; {advice}")));
         }
-        if let Some(stopped) = stopped(installation) {
+        if let Some(stopped) = stopped_scheduler(installation) {
             return Err(Failure::Unavailable(stopped));
         }
         let control = spool.control_socket();

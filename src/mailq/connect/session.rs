@@ -66,10 +66,7 @@ impl Request {
     /// Fails on control characters: a line feed would begin another request.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.line.contains(char::is_control) {
-            true => {
-                let message = "a request must not contain control characters";
-                Err(Failure::Usage(message.to_string()))
-            }
+            true => Failure::usage("a request must not contain control characters"),
             false => Ok(()),
         }
     }
@@ -97,7 +94,7 @@ impl Session {
                 Ok(session)
             }
             Some((_, reply)) => Err(denial::of_login(server, user, reply)),
-            None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
+            None => Failure::protocol(format!("{server} answers a login with an empty line")),
         }
     }
 
@@ -140,10 +137,10 @@ impl Session {
         let greeting = session.line("its greeting")?;
         match greeting == CONTROL_GREETING.trim_end().as_bytes() {
             true => Ok(session),
-            false => Err(Failure::Protocol(format!(
+            false => Failure::protocol(format!(
                 "{server} is not a control socket: it begins with {}",
                 quote(&greeting)
-            ))),
+            )),
         }
     }
 
@@ -181,12 +178,12 @@ impl Session {
         match verdict.split_first() {
             Some((b'+', reply)) => Ok(Some(reply.to_vec())),
             Some((b'-', reply)) => Err(self.refusal(&request, reply)),
-            _ => Err(Failure::Protocol(format!(
+            _ => Failure::protocol(format!(
                 "{} answers {} with {}",
                 self.server,
                 request.line,
                 quote(&verdict)
-            ))),
+            )),
         }
     }
 
@@ -200,11 +197,11 @@ impl Session {
     pub(crate) fn text(&mut self) -> Result<Text<'_>, Failure> {
         match self.answer(|_| {})? {
             None => Ok(Text { session: self }),
-            Some(line) => Err(Failure::Protocol(format!(
+            Some(line) => Failure::protocol(format!(
                 "{} answers with one line instead of a text: {}",
                 self.server,
                 quote(&line)
-            ))),
+            )),
         }
     }
 
@@ -243,11 +240,11 @@ impl Session {
     fn line(&mut self, what_is_next: &str) -> Result<Vec<u8>, Failure> {
         match self.lines.next()? {
             Some(line) => Ok(line.to_vec()),
-            None => Err(self.cut(what_is_next)),
+            None => Err(self.closed_before(what_is_next)),
         }
     }
 
-    fn cut(&self, what_is_next: &str) -> Failure {
+    fn closed_before(&self, what_is_next: &str) -> Failure {
         let server = &self.server;
         Failure::Protocol(format!("{server} closes the connection before {what_is_next}"))
     }
@@ -256,7 +253,7 @@ impl Session {
     fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
         // With `next`, the borrow of the line would last too long.
         if !self.lines.advance()? || !self.lines.is_complete {
-            return Err(self.cut("the end of its answer"));
+            return Err(self.closed_before("the end of its answer"));
         }
         if self.lines.line == b"." {
             self.is_in_text = false;
@@ -347,6 +344,8 @@ fn without_place(reply: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connect::lines::{LIMITS, RecordedPeer};
+    use std::io;
 
     #[test]
     fn place_in_request_is_not_shown() {
@@ -358,8 +357,6 @@ mod tests {
             assert_eq!(without_place(reply), shown);
         }
     }
-    use crate::connect::lines::{LIMITS, RecordedPeer};
-    use std::io;
 
     const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
 
@@ -454,5 +451,37 @@ mod tests {
         drop(session);
         let requests = io::read_to_string(requests).expect("text");
         assert!(requests.ends_with("KILL MSG 1\nSHOW X\nY\nQUIT\n"), "{requests}");
+    }
+
+    fn control_answer(text: &str) -> Result<String, i32> {
+        let server = Server::Unix("/control".into());
+        let mut shown = Vec::new();
+        let mut screen = Screen::new(&mut shown);
+        let lines = Lines::recorded(text.as_bytes(), LIMITS);
+        let printed = Session::on_control_socket(lines, &server).and_then(|mut session| {
+            session.ask_for_text(Request::without_permission("x"))?.print(&mut screen)
+        });
+        printed.map_err(|failure| failure.status())?;
+        drop(screen);
+        Ok(String::from_utf8(shown).expect("text"))
+    }
+
+    #[test]
+    fn answer_over_control_socket_is_printed_without_stuffed_dots() {
+        let text = "version zsched 1.0\n+OK until LF.LF\na waits\n..b\n.\n";
+        assert_eq!(control_answer(text).as_deref(), Ok("a waits\n.b\n"));
+    }
+
+    #[test]
+    fn broken_dialogue_over_control_socket_fails() {
+        for (text, status) in [
+            ("", 76),
+            ("version zmailer 1.0\nVertices:\n", 76),
+            ("version zsched 1.0\n", 76),
+            ("version zsched 1.0\n-nothing is queued for x\n", 69),
+            ("version zsched 1.0\n+OK until LF.LF\na waits\n", 76),
+        ] {
+            assert_eq!(control_answer(text), Err(status), "{text:?}");
+        }
     }
 }

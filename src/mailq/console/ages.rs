@@ -6,11 +6,11 @@
 //! smtp/mx.test   1200   9   0   0   0   0    0    0    0     0   1191
 //! ```
 
-use super::model::AgeStatus;
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
 use std::io;
 use zsched_mailq_protocol::schema::AGE_LIMITS;
+use zsched_mailq_protocol::schema::AgeStatus;
 
 /// Titles of the numbers of recipients younger than each of [`AGE_LIMITS`], and of the rest.
 const TITLES: [&str; AGE_LIMITS.len() + 1] =

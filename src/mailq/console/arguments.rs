@@ -1,11 +1,12 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::model::ThreadStatus;
 use crate::failure::Failure;
-use crate::format::{not_a_span, one_line, read_span};
+use crate::format::{checked_span, one_line};
 use clap::{Args, ValueEnum};
 use std::cmp::Ordering;
 use std::fmt;
+use std::time::Duration;
+use zsched_mailq_protocol::schema::ThreadStatus;
 use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::Subject;
 
@@ -17,8 +18,8 @@ pub struct OutputOptions {
     pub json: bool,
 
     /// Repeat every two seconds, or at this interval
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true)]
-    pub watch: Option<f64>,
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true, value_parser = interval)]
+    pub watch: Option<Duration>,
 
     /// Maximum line length
     ///
@@ -50,15 +51,15 @@ pub struct SelectionArgs {
     pub recipient: Option<String>,
 
     /// Only messages older than this, such as 90s, 30m, 2h or 5d
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, value_name = "SPAN", value_parser = checked_span)]
     pub older: Option<String>,
 
     /// Only messages larger than this, such as 812 (bytes), 100k, 10M or 1G
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = checked_size)]
     pub larger: Option<String>,
 
     /// Only messages smaller than this
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = checked_size)]
     pub smaller: Option<String>,
 
     /// Only mail on hold: one by one, or with its destination or ring
@@ -85,6 +86,18 @@ pub struct OrderOptions {
     pub json: bool,
 }
 
+/// Parses an interval in an argument, in seconds.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let wrong = || "the interval must be 0.1 to 86400 seconds".to_string();
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
+
+fn checked_size(text: &str) -> Result<String, String> {
+    let wrong = || format!("{text} is not a size, such as 812, 100k, 10M or 1G");
+    size::parse(text).map(|_| text.to_string()).ok_or_else(wrong)
+}
+
 /// Sort order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
@@ -102,15 +115,14 @@ pub enum Sort {
 impl Sort {
     /// Fails if this is no order of messages, or of destinations.
     pub(super) fn check(self, of_messages: bool) -> Result<(), Failure> {
-        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         match (self, of_messages) {
             (Sort::Oldest, _) | (Sort::Size, true) => Ok(()),
             (Sort::Backlog | Sort::Undelivered, false) => Ok(()),
             (Sort::Size, false) => {
-                wrong("destinations have no size; --messages lists messages, which do")
+                Failure::usage("destinations have no size; --messages lists messages, which do")
             }
             (Sort::Backlog | Sort::Undelivered, true) => {
-                wrong("messages can be sorted by oldest or size only")
+                Failure::usage("messages can be sorted by oldest or size only")
             }
         }
     }
@@ -141,6 +153,11 @@ impl fmt::Display for SelectionArgs {
 }
 
 impl SelectionArgs {
+    /// The selection of what a command names.
+    pub(super) fn of(what: &str) -> SelectionArgs {
+        SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
+    }
+
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none() && !self.chooses_messages()
@@ -213,19 +230,9 @@ impl SelectionArgs {
     }
 
     /// Words of a request for this selection.
-    ///
-    /// Fails if an age or a size is none.
-    pub fn words(&self) -> Result<Vec<String>, Failure> {
-        let wrong = |what: String| Err(Failure::Usage(what));
-        if let Some(older) = self.older.as_ref().filter(|older| read_span(older).is_none()) {
-            return wrong(not_a_span(older));
-        }
-        let sizes = self.larger.iter().chain(&self.smaller);
-        if let Some(size) = sizes.into_iter().find(|text| size::parse(text).is_none()) {
-            return wrong(format!("{size} is not a size, such as 812, 100k, 10M or 1G"));
-        }
+    pub fn words(&self) -> Vec<String> {
         let what = self.what.iter().map(|what| quoted(&target(what)));
-        Ok(what.chain(self.criteria()).collect())
+        what.chain(self.criteria()).collect()
     }
 
     /// The criteria besides the subject, as words of a request.
@@ -306,6 +313,8 @@ pub(super) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::MailqOptions;
+    use clap::Parser;
 
     #[test]
     fn selection_becomes_words_of_request() {
@@ -323,7 +332,7 @@ mod tests {
         ] {
             let selection =
                 SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() };
-            assert_eq!(selection.words().expect(what), [word], "{what}");
+            assert_eq!(selection.words(), [word], "{what}");
         }
         assert_eq!(
             (subject("4711"), subject("SMTP/a")),
@@ -346,12 +355,18 @@ mod tests {
             "smaller=1G",
             "held=yes",
         ];
-        assert_eq!(selection.words().expect("good words"), expected);
-        let selection =
-            SelectionArgs { older: Some("soon".to_string()), ..SelectionArgs::default() };
-        assert!(selection.words().is_err());
-        let large = SelectionArgs { larger: Some("1x".to_string()), ..SelectionArgs::default() };
-        assert!(large.words().is_err() && large.chooses_messages() && !large.is_everything());
+        assert_eq!(selection.words(), expected);
+        for wrong in [
+            &["hold", "--older", "soon"][..],
+            &["hold", "--larger", "1x"],
+            &["list", "--watch=0"],
+            &["set", "maxta=1", "--for", "0s"],
+        ] {
+            let parsed = MailqOptions::try_parse_from([&["mailq"], wrong].concat());
+            assert!(parsed.is_err(), "{wrong:?}");
+        }
+        let large = SelectionArgs { larger: Some("1k".to_string()), ..SelectionArgs::default() };
+        assert!(large.chooses_messages() && !large.is_everything());
         assert!(!selection.is_everything() && SelectionArgs::default().is_everything());
     }
 }

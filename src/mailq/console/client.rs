@@ -4,11 +4,10 @@ use crate::connect::dial::{Scheduler, dial, dial_control_socket};
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::format::count;
 use crate::installation::Installation;
 use crate::progress::Progress;
-use crate::rights;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -60,11 +59,12 @@ pub(super) fn advised(failure: Failure, installation: &Installation) -> Failure 
 /// The failure of a user who may not open the control socket of this installation.
 fn refused_user(installation: &Installation) -> Option<Failure> {
     let socket = installation.spool().control_socket();
-    let owner = installation.is_asked().then(|| fs::metadata(&socket).ok()).flatten()?.uid();
+    let owner =
+        installation.asks_own_scheduler().then(|| fs::metadata(&socket).ok()).flatten()?.uid();
     if users::is_root() || users::effective_user() == owner {
         return None;
     }
-    let (only, socket) = (rights::only_root_and(owner), socket.display());
+    let (only, socket) = (failure::only_root_and(owner), socket.display());
     Some(Failure::Denied(format!(
         "{only} may do this, over {socket}; PARAMauthfile in scheduler.cf permits other users to \
          log in"
@@ -96,7 +96,7 @@ pub(super) fn fetch_all<T: DeserializeOwned>(
     let mut objects = Vec::new();
     for_each_object(session, request, |object| {
         if objects.len() == max {
-            return Err(Failure::Protocol(format!("there are more than {max} objects")));
+            return Failure::protocol(format!("there are more than {max} objects"));
         }
         objects.push(object);
         if objects.len() % ROWS_PER_UPDATE == 0 {

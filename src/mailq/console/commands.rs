@@ -1,13 +1,15 @@
 //! The commands of the command line.
 
-use super::arguments::{OrderOptions, SelectionArgs};
+use super::arguments::{OrderOptions, SelectionArgs, interval};
 use super::check::Thresholds;
 use super::views::View;
+use crate::format::span_argument;
 use crate::message::cat::CatOptions;
 use crate::stats;
 use crate::trace;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use std::time::Duration;
 
 /// Commands, besides the output of ZMailer's `mailq`.
 #[derive(Subcommand, Clone, Debug)]
@@ -18,8 +20,8 @@ pub enum MailqCommand {
     /// Show the queue live, with keys to explain, hold, release and retry
     Top {
         /// Seconds between refreshes
-        #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-        interval: f64,
+        #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
+        interval: Duration,
     },
     /// Show events as they happen
     ///
@@ -123,7 +125,7 @@ pub enum MailqCommand {
         #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=6)]
         setting: Vec<String>,
         /// Reset the limits to the configuration after this time, such as 2h
-        #[arg(long = "for", value_name = "SPAN")]
+        #[arg(long = "for", value_name = "SPAN", value_parser = duration)]
         until: Option<String>,
     },
     /// Reset limits to the configuration
@@ -220,6 +222,14 @@ pub enum MailqCommand {
     },
 }
 
+/// Checks a span in which something is in force.
+fn duration(text: &str) -> Result<String, String> {
+    match span_argument(text)? > 0.0 {
+        true => Ok(text.to_string()),
+        false => Err("it would be over at once".to_string()),
+    }
+}
+
 /// The priority in an argument.
 fn priority_level(text: &str) -> Result<u8, String> {
     zsched_format::priority::parse(text).ok_or_else(|| "not a digit, or z".to_string())
@@ -293,6 +303,8 @@ impl MailqCommand {
         match self {
             MailqCommand::View(view) => view.output().width,
             MailqCommand::Events { width, .. } => *width,
+            MailqCommand::Trace(what) => what.width,
+            MailqCommand::Stats(what) => what.width,
             _ => None,
         }
     }

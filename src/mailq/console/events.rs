@@ -5,28 +5,26 @@
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
+use super::arguments::SelectionArgs;
 use super::messages::{self, add_fields};
-use super::model::QueueEvent;
-use super::views::of;
-use crate::connect::lines::LineSource;
-use crate::connect::lines::parse_object;
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, cut, last_line, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
+use serde_json::Value;
 use std::rc::Rc;
 use zsched_format::printable;
 
 /// The request for all events, or for those of a destination, a host or a message.
 pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
-    let selection = what.map(of).unwrap_or_default();
+    let selection = what.map(SelectionArgs::of).unwrap_or_default();
     if selection.selects_messages() && selection.message_id().is_none() {
-        let message = "events are those of a destination, a host, or a message by its id";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("events are those of a destination, a host, or a message by its id");
     }
-    let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
+    let words = [vec!["SUBSCRIBE".to_string()], selection.words()].concat();
     Ok(Request::new(words.join(" "), "EVENTS"))
 }
 
@@ -42,7 +40,7 @@ pub(super) fn follow(
     let mut text = session.ask_for_text(request)?;
     let mut has_note = false;
     while let Some(line) = text.next()? {
-        let event: Result<QueueEvent, Failure> = parse_object(line);
+        let event = parse_object(line).map(QueueEvent);
         let about = event.as_ref().map(|event| MailOfEvent::read(event, files)).unwrap_or_default();
         match is_json {
             true => writeln!(screen, "{}", printable::json(&about.add_to(line)))?,
@@ -67,12 +65,12 @@ struct MailOfEvent {
 
 impl MailOfEvent {
     fn read(event: &QueueEvent, files: &mut MessageFiles<'_>) -> MailOfEvent {
-        let is_shown = event.offset.is_some() || event.event == "arrived";
-        let id = event.id.as_deref().filter(|_| is_shown);
+        let offset = event.number("offset").and_then(|offset| offset.try_into().ok());
+        let is_shown = offset.is_some() || event.name() == "arrived";
+        let id = event.0["id"].as_str().filter(|_| is_shown);
         let envelope = id.and_then(|id| files.envelope(id, None));
-        let recipient = envelope
-            .as_ref()
-            .and_then(|envelope| envelope.recipient_at(event.offset?).map(str::to_string));
+        let recipient =
+            envelope.as_ref().and_then(|envelope| envelope.recipient_at(offset?)).map(String::from);
         MailOfEvent { envelope, recipient }
     }
 
@@ -83,7 +81,7 @@ impl MailOfEvent {
             Some(recipient) => format!("to {recipient}"),
             None => {
                 let known = envelope.recipients.len() as u64;
-                messages::in_words(envelope, event.recipients.unwrap_or(known))
+                messages::in_words(envelope, event.number("recipients").unwrap_or(known))
             }
         })
     }
@@ -98,16 +96,37 @@ impl MailOfEvent {
     }
 }
 
+/// An event: the object of a line. Events of later schedulers may have other fields.
+struct QueueEvent(Value);
+
+impl QueueEvent {
+    fn name(&self) -> &str {
+        self.0["event"].as_str().unwrap_or_default()
+    }
+
+    fn text(&self, field: &str) -> Option<String> {
+        self.0[field].as_str().map(one_line)
+    }
+
+    fn number(&self, field: &str) -> Option<u64> {
+        self.0[field].as_u64()
+    }
+
+    /// Status of an attempt, or final state of a recipient.
+    fn status(&self) -> Option<String> {
+        self.text("status").or_else(|| self.text("state"))
+    }
+}
+
 fn print(event: &QueueEvent, about: &MailOfEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let time = event.time.map_or(" ".repeat(8), |time| clock(time, time));
+    let time = event.0["time"].as_f64().map_or(" ".repeat(8), |time| clock(time, time));
     screen.styled(&time, Style::Dim)?;
-    let name = one_line(&event.event);
-    let words = words(event, about);
-    let line = format!("  {name:<13}  {words}");
+    let name = one_line(event.name());
+    let line = format!("  {name:<13}  {}", words(event, about));
     let is_good = |status: &str| status.starts_with("ok") || status == "delivered";
     let is_bad =
         |status: &str| ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad));
-    let style = match (name.as_str(), event.status.as_deref().or(event.state.as_deref())) {
+    let style = match (name.as_str(), event.status().as_deref()) {
         ("dropped", _) => Style::Warning,
         (_, Some(status)) if is_good(status) => Style::Good,
         (_, Some(status)) if is_bad(status) => Style::Error,
@@ -123,21 +142,19 @@ fn print(event: &QueueEvent, about: &MailOfEvent, screen: &mut Screen<'_>) -> Re
 
 /// Describes an event in one line.
 fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
-    let mut parts: Vec<String> = event.id.iter().map(|id| one_line(id)).collect();
-    if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
-        parts.push(one_line(&format!("{channel}/{host}")));
-    }
+    let mut parts: Vec<String> = event.text("id").into_iter().collect();
+    let destination = event.text("channel").zip(event.text("host"));
+    parts.extend(destination.map(|(channel, host)| format!("{channel}/{host}")));
     match about.words(event) {
         Some(words) => parts.push(one_line(&words)),
-        None => parts.extend(event.recipients.map(|number| count(number, "recipient"))),
+        None => parts.extend(event.number("recipients").map(|number| count(number, "recipient"))),
     }
-    parts.extend(event.pid.map(|pid| format!("process {pid}")));
-    parts.extend(event.count.map(|number| count(number, "event")));
-    parts.extend(event.order.as_ref().map(|order| one_line(order)));
-    parts.extend(event.by.as_ref().map(|by| format!("by {}", one_line(by))));
-    let status = event.status.as_ref().or(event.state.as_ref()).map(|status| one_line(status));
-    let text = event.text.as_deref().map(last_line).filter(|text| !text.is_empty());
-    parts.extend(match (status, text) {
+    parts.extend(event.number("pid").map(|pid| format!("process {pid}")));
+    parts.extend(event.number("count").map(|number| count(number, "event")));
+    parts.extend(event.text("order"));
+    parts.extend(event.text("by").map(|by| format!("by {by}")));
+    let text = event.0["text"].as_str().map(last_line).filter(|text| !text.is_empty());
+    parts.extend(match (event.status(), text) {
         (Some(status), Some(text)) => Some(format!("{status}: {text}")),
         (status, text) => status.or(text),
     });
@@ -176,7 +193,7 @@ mod tests {
             (r#"{"event":"order","by":"root","order":"RELOAD"}"#, "order          RELOAD  by root"),
         ] {
             let mut out = Vec::new();
-            let event: QueueEvent = parse_object(event.as_bytes()).expect(event);
+            let event = QueueEvent(parse_object(event.as_bytes()).expect(event));
             let about = MailOfEvent::default();
             print(&event, &about, &mut Screen::new(&mut out)).expect("printed");
             let out = String::from_utf8(out).expect("text");

@@ -9,21 +9,25 @@
 //!
 //! Where lines are long enough, these are columns. So a search in the output finds whole rows.
 
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
-use super::model::QueuedMessage;
 use super::summary::short;
-use super::views::print_list;
-use crate::connect::lines::parse_object;
+use super::views::{messages_request, print_list};
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::Session;
 use crate::failure::Failure;
 use crate::format::{self, cut, now, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
+use crate::progress::Progress;
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind};
 use serde::Serialize;
 use std::rc::Rc;
+use zsched_mailq_protocol::schema::QueuedMessage;
 
+/// Minimum number of rows that are sorted at once.
+const MIN_SORTED_ROWS: usize = 1000;
 /// Minimum line width for what is in the spool as columns.
 const MIN_WIDTH_OF_COLUMNS: usize = 180;
 /// Maximum number of messages of a list that are looked for in the spool.
@@ -34,13 +38,13 @@ const MAX_NAMED_RECIPIENTS: usize = 2;
 const MAX_SHOWN_RECIPIENTS: usize = 20;
 
 /// A message and one of its destinations.
-struct Row<'m> {
+struct MessageRow<'m> {
     message: &'m QueuedMessage,
-    in_spool: Option<RowInSpool>,
+    in_spool: Option<SpoolDetails>,
 }
 
 /// What is in the spool about a row.
-struct RowInSpool {
+struct SpoolDetails {
     sender: String,
     /// The first recipients, and the number of the others.
     recipients: Option<String>,
@@ -58,13 +62,16 @@ pub(super) fn print(
     let row = |(index, message): (usize, _)| {
         let is_read = index < limit.0.min(MAX_MESSAGES_FROM_SPOOL);
         let envelope = is_read.then(|| envelope_of(message, files)).flatten();
-        Row { message, in_spool: envelope.map(|envelope| RowInSpool::new(&envelope, message)) }
+        MessageRow {
+            message,
+            in_spool: envelope.map(|envelope| SpoolDetails::new(&envelope, message)),
+        }
     };
-    let rows: Vec<Row<'_>> = messages.iter().enumerate().map(row).collect();
+    let rows: Vec<MessageRow<'_>> = messages.iter().enumerate().map(row).collect();
     let is_wide = screen.columns().is_none_or(|columns| columns >= MIN_WIDTH_OF_COLUMNS);
-    let are_columns = files.are_here() && is_wide;
+    let are_columns = files.has_found_any() && is_wide;
     let columns = columns(are_columns);
-    if are_columns || !files.are_here() {
+    if are_columns || !files.has_found_any() {
         return print_list(&columns, &rows, limit, "", screen);
     }
     let width = screen.columns().unwrap_or_default();
@@ -78,9 +85,9 @@ fn envelope_of(message: &QueuedMessage, files: &mut MessageFiles<'_>) -> Option<
     files.envelope(&message.id, message.name.as_deref())
 }
 
-fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
+fn columns<'m>(with_spool: bool) -> [Column<'m, MessageRow<'m>>; 12] {
     let now = now();
-    let place = |row: &Row<'m>| {
+    let place = |row: &MessageRow<'m>| {
         let place = short(row.message.place.as_deref().unwrap_or_default());
         let style = match place.as_str() {
             "held" => Style::Warning,
@@ -89,41 +96,38 @@ fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
         };
         (place, style)
     };
-    let in_spool = |title, kind, text: fn(&RowInSpool) -> Option<String>| {
-        let cell = move |row: &Row<'m>| {
+    let in_spool = |title, kind, text: fn(&SpoolDetails) -> Option<String>| {
+        let cell = move |row: &MessageRow<'m>| {
             let text = row.in_spool.as_ref().and_then(text);
             (text.map_or("-".to_string(), |text| one_line(&text)), Style::Plain)
         };
-        with_spool.then(|| Column::new(title, kind, cell))
+        Column::new(title, kind, cell).only_if(with_spool)
     };
-    let columns = [
-        Some(Column::word("ID", |row: &Row<'m>| cut(&one_line(&row.message.id), 40))),
-        Some(Column::name("DESTINATION", |row: &Row<'m>| {
+    [
+        Column::word("ID", |row: &MessageRow<'m>| cut(&one_line(&row.message.id), 40)),
+        Column::name("DESTINATION", |row: &MessageRow<'m>| {
             format!("{}/{}", row.message.channel, row.message.host)
-        })),
+        }),
         in_spool("FROM", ColumnKind::Text, |row| Some(row.sender.clone())),
         in_spool("TO", ColumnKind::Text, |row| row.recipients.clone()),
-        Some(Column::number("RCPTS", |row: &Row<'m>| row.message.recipients).optional()),
+        Column::number("RCPTS", |row: &MessageRow<'m>| row.message.recipients).optional(),
         in_spool("SIZE", ColumnKind::Number, |row| Some(row.size.clone())),
-        Some(Column::span("AGE", |row: &Row<'m>| row.message.age)),
-        Some(Column::number("TRIES", |row: &Row<'m>| row.message.attempts).optional()),
-        Some(Column::new("STATE", ColumnKind::Word, place)),
-        Some(
-            Column::span("EXPIRES", move |row: &Row<'m>| {
-                row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
-            })
-            .optional(),
-        ),
+        Column::span("AGE", |row: &MessageRow<'m>| row.message.age),
+        Column::number("TRIES", |row: &MessageRow<'m>| row.message.attempts).optional(),
+        Column::new("STATE", ColumnKind::Word, place),
+        Column::span("EXPIRES", move |row: &MessageRow<'m>| {
+            row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
+        })
+        .optional(),
         in_spool("SUBJECT", ColumnKind::Text, |row| row.subject.clone()),
-        Some(Column::text("LAST TEXT", Style::Dim, |row: &Row<'m>| row.message.text.as_deref())),
-    ];
-    columns.into_iter().flatten().collect()
+        Column::text("LAST TEXT", Style::Dim, |row: &MessageRow<'m>| row.message.text.as_deref()),
+    ]
 }
 
-impl RowInSpool {
-    fn new(envelope: &Envelope, message: &QueuedMessage) -> RowInSpool {
+impl SpoolDetails {
+    fn new(envelope: &Envelope, message: &QueuedMessage) -> SpoolDetails {
         let QueuedMessage { channel, host, recipients, .. } = message;
-        RowInSpool::of_recipients(envelope, envelope.queued_for(channel, host), *recipients)
+        SpoolDetails::of_recipients(envelope, envelope.queued_for(channel, host), *recipients)
     }
 
     /// Names the first of these recipients, of which there are `number`.
@@ -131,11 +135,11 @@ impl RowInSpool {
         envelope: &Envelope,
         recipients: impl Iterator<Item = &'e str>,
         number: u64,
-    ) -> RowInSpool {
+    ) -> SpoolDetails {
         let named: Vec<&str> = recipients.take(MAX_NAMED_RECIPIENTS).collect();
         let others = number.saturating_sub(named.len() as u64);
         let more = if others > 0 { format!(" +{others}") } else { String::new() };
-        RowInSpool {
+        SpoolDetails {
             sender: envelope.sender.clone(),
             recipients: (!named.is_empty()).then(|| named.join(", ") + &more),
             size: format::size(envelope.size),
@@ -144,7 +148,7 @@ impl RowInSpool {
     }
 
     fn in_words(&self) -> String {
-        let RowInSpool { sender, recipients, size, subject } = self;
+        let SpoolDetails { sender, recipients, size, subject } = self;
         let to = recipients.as_ref().map_or(String::new(), |to| format!(" to {to}"));
         let subject = subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
         format!("from {sender}{to}, size {size}{subject}")
@@ -154,13 +158,13 @@ impl RowInSpool {
 /// Describes a message with all its recipients, of which there are `number`, in one line.
 pub(super) fn in_words(envelope: &Envelope, number: u64) -> String {
     let recipients = envelope.recipients.iter().map(|to| to.recipient.as_str());
-    RowInSpool::of_recipients(envelope, recipients, number).in_words()
+    SpoolDetails::of_recipients(envelope, recipients, number).in_words()
 }
 
-impl Row<'_> {
+impl MessageRow<'_> {
     /// What is in the spool, as a line below the row.
     fn details(&self) -> String {
-        let words = self.in_spool.as_ref().map_or("-".to_string(), RowInSpool::in_words);
+        let words = self.in_spool.as_ref().map_or("-".to_string(), SpoolDetails::in_words);
         format!("    {}", one_line(&words))
     }
 }
@@ -172,7 +176,7 @@ pub(super) fn print_envelope(
     files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let request = super::views::messages_request(&super::views::of(id), 1)?;
+    let request = messages_request(&SelectionArgs::of(id), 1);
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
         Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,
@@ -227,4 +231,74 @@ pub(super) fn add_fields(line: &[u8], envelope: &Envelope, to: Vec<&str>) -> Opt
     let fields = serde_json::to_vec(&fields).ok()?;
     let object = line.trim_ascii_end().strip_suffix(b"}")?;
     Some([object, b",", fields.strip_prefix(b"{")?].concat())
+}
+
+/// The first `max` messages in an order that the scheduler does not have, as JSON.
+///
+/// All that match are read, and the first ones kept.
+pub(super) fn sorted(
+    session: &mut Session,
+    selection: &SelectionArgs,
+    max: usize,
+    sort: Sort,
+    files: &MessageFiles<'_>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let _progress = Progress::start("sorting all messages that match");
+    let request = messages_request(selection, session.entries());
+    let mut text = session.ask_for_text(request)?;
+    let mut first = FirstRows::new(max);
+    while let Some(line) = text.next()? {
+        let message: QueuedMessage = parse_object(line)?;
+        let key = match sort {
+            Sort::Size => files.size(message.name.as_deref()).unwrap_or(0) as f64,
+            _ => message.age.unwrap_or(0.0),
+        };
+        first.add(key, line);
+    }
+    Ok(first.finish())
+}
+
+/// The rows with the largest keys.
+struct FirstRows {
+    max: usize,
+    rows: Vec<(f64, Vec<u8>)>,
+}
+
+impl FirstRows {
+    fn new(max: usize) -> FirstRows {
+        FirstRows { max, rows: Vec::new() }
+    }
+
+    fn add(&mut self, key: f64, row: &[u8]) {
+        self.rows.push((key, row.to_vec()));
+        // Each sort drops at least half of the rows, so that their number is bounded.
+        if self.rows.len() > self.max.saturating_mul(2).max(MIN_SORTED_ROWS) {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        self.rows.truncate(self.max);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        self.sort();
+        self.rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_rows_are_those_with_largest_keys() {
+        let mut rows = FirstRows::new(2);
+        for number in (0..3000).chain([5000, 4000]) {
+            rows.add(f64::from(number), number.to_string().as_bytes());
+        }
+        assert!(rows.rows.len() <= MIN_SORTED_ROWS + 1);
+        assert_eq!(rows.finish(), [b"5000".to_vec(), b"4000".to_vec()]);
+    }
 }

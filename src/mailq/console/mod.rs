@@ -1,8 +1,8 @@
 //! The commands of `mailq`: views and orders, in the requests of `docs/mailq-protocol.md`.
 //!
 //! ```text
-//! arguments ──► client (control socket or server) ──► model ──► views, summary, check, top
-//!                                    zmailer ─────────┘ (reports of ZMailer's schedulers)
+//! arguments ──► client (control socket or server) ──► schema ──► views, summary, check, top
+//!                                    zmailer ──────────┘ (reports of ZMailer's schedulers)
 //! ```
 //!
 //! Text from a scheduler goes through [`crate::format`] before it is printed, so that it stays in
@@ -12,20 +12,18 @@ mod arguments;
 mod commands;
 
 mod client;
-mod model;
 
 mod ages;
 mod bulk;
 mod overview;
 mod smtp_traffic;
-mod sorted_messages;
 mod summary;
 mod views;
 mod zmailer;
 
 mod events;
+mod limits;
 mod messages;
-mod order_result;
 mod orders;
 mod passwd;
 
@@ -49,28 +47,15 @@ use clap::CommandFactory;
 use commands::CheckArgs;
 use orders::OrderCommand;
 use std::io::{self, Write};
-use std::time::Duration;
-use views::View;
+use views::{View, Viewer};
 use zsched_format::printable;
 
 /// Runs a command. Returns the exit status.
 pub(crate) fn run(command: &MailqCommand, server_options: &ConnectOptions) -> Result<i32, Failure> {
     match command {
         MailqCommand::Check(check) => return Ok(run_check(check, server_options)?),
-        MailqCommand::Trace(what) => {
-            let terminal = Terminal::of_stdout(what.width);
-            return print_from_files(server_options, terminal, |files, screen| {
-                trace::run(what, files, screen)
-            });
-        }
         MailqCommand::Cat(what) => {
             return cat::run(what, Installation::read(server_options)?.spool()).map(|()| 0);
-        }
-        MailqCommand::Stats(what) => {
-            let terminal = Terminal::of_stdout(what.width);
-            return print_from_files(server_options, terminal, |files, screen| {
-                stats::run(what, files, screen)
-            });
         }
         _ => {}
     }
@@ -88,7 +73,7 @@ fn execute_command(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options);
-    let session = || client::session(&Installation::read(server_options)?);
+    let session = || client::session(&installation()?);
     if let MailqCommand::View(view) = command {
         return show_view(view, &installation()?, terminal, screen);
     }
@@ -100,13 +85,11 @@ fn execute_command(
     };
     match command {
         MailqCommand::Set { setting, until } => {
-            let order = orders::set(setting, until.as_deref())?;
-            orders::send_limits(&mut session()?, order, screen)
+            limits::set(setting, until.as_deref())?.send(&mut session()?, screen)
         }
-        MailqCommand::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
+        MailqCommand::Unset { all: true, .. } => limits::unset_all(&mut session()?, screen),
         MailqCommand::Unset { setting, .. } => {
-            let order = orders::unset(setting)?;
-            orders::send_limits(&mut session()?, order, screen)
+            limits::unset(setting)?.send(&mut session()?, screen)
         }
         MailqCommand::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
@@ -122,7 +105,7 @@ fn execute_command(
             })
         }
         MailqCommand::Job { export: true, order: Some(_), .. } => {
-            Err(Failure::Usage("--export goes without another order".to_string()))
+            Failure::usage("--export goes without another order")
         }
         MailqCommand::Job { id, export: true, .. } => bulk::export(&installation()?, id, screen),
         MailqCommand::Job { id, order: Some(order), .. } => {
@@ -144,10 +127,7 @@ fn execute_command(
             let mut files = MessageFiles::new(installation.spool());
             events::follow(&mut session()?, request, *json, &mut files, screen)
         }
-        MailqCommand::Top { interval } => {
-            let interval = interval_of(*interval)?;
-            top::run(installation()?, interval, terminal)
-        }
+        MailqCommand::Top { interval } => top::run(installation()?, *interval, terminal),
         MailqCommand::Passwd { user, permissions, addresses } => {
             passwd::print(user, permissions, addresses, screen)
         }
@@ -155,21 +135,11 @@ fn execute_command(
             zsched_command_line::print_completions(*shell, &mut MailqOptions::command());
             Ok(())
         }
-        // Views, `check`, `trace`, `cat` and `stats` are handled before.
+        MailqCommand::Trace(what) => trace::run(what, &installation()?, screen),
+        MailqCommand::Stats(what) => stats::run(what, &installation()?, screen),
+        // Views, orders, `check` and `cat` are handled before.
         _ => Ok(()),
     }
-}
-
-/// Prints what `print` finds in the files of the installation.
-fn print_from_files(
-    server_options: &ConnectOptions,
-    terminal: Terminal,
-    print: impl FnOnce(&Installation, &mut Screen<'_>) -> Result<(), Failure>,
-) -> Result<i32, Failure> {
-    let mut screen = Screen::of_stdout(terminal);
-    let printed = print(&Installation::read(server_options)?, &mut screen);
-    screen.flush()?;
-    printed.map(|()| 0)
 }
 
 /// Shows the summary, for a command line without a command.
@@ -184,25 +154,24 @@ fn show_view(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let output = view.output();
-    let interval = output.watch.map(interval_of).transpose()?;
     loop {
         // The screen is cleared when there is something new to show.
         screen.hold();
-        if interval.is_some() && terminal.is_terminal {
+        if output.watch.is_some() && terminal.is_terminal {
             screen.clear()?;
         }
         // A scheduler closes idle connections, so each round opens a new one.
         let mut files = MessageFiles::new(installation.spool());
-        let spool = installation.is_asked().then(|| installation.spool());
-        let shown = client::open(installation).and_then(|mut scheduler| match output.json {
-            true => view.print_json(&mut scheduler, spool, &mut files, screen),
-            false => view.print(&mut scheduler, spool, &mut files, screen),
+        let spool = installation.asks_own_scheduler().then(|| installation.spool());
+        let shown = client::open(installation).and_then(|mut scheduler| {
+            let (scheduler, files) = (&mut scheduler, &mut files);
+            view.show(&mut Viewer { scheduler, spool, files, screen })
         });
         let shown = shown.map_err(|failure| client::advised(failure, installation));
         screen.release()?;
         screen.flush()?;
         files.print_note();
-        let Some(interval) = interval else {
+        let Some(interval) = output.watch else {
             return shown;
         };
         match shown {
@@ -225,13 +194,6 @@ fn show_view(
     }
 }
 
-fn interval_of(seconds: f64) -> Result<Duration, Failure> {
-    match (0.1..=86_400.0).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(Failure::Usage("the interval must be 0.1 to 86400 seconds".to_string())),
-    }
-}
-
 /// Prints the line of a check that failed. Returns the exit status.
 pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
     let (state, line) = check::of_failure(failure);
@@ -247,7 +209,7 @@ fn run_check(check: &CheckArgs, server_options: &ConnectOptions) -> io::Result<i
     let measured = Installation::read(server_options).and_then(|installation| {
         let measured = check::measure(&mut client::open(&installation)?, check.what.as_deref());
         let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;
-        if installation.is_asked() && check.what.is_none() {
+        if installation.asks_own_scheduler() && check.what.is_none() {
             measures.spool = Some(check::SpoolState::read(installation.spool()));
             let traffic = smtp_traffic::read(installation.spool());
             measures.warnings.extend(traffic.iter().flat_map(smtp_traffic::warnings));

@@ -1,22 +1,20 @@
-//! Orders to the scheduler, with a dry run before those that are final.
+//! Orders to the scheduler, with a dry run before those that are final; and their results.
 
-use super::arguments::{OrderOptions, Sort, is_bare_word, quoted, target};
+use super::arguments::{OrderOptions, SelectionArgs, Sort, is_bare_word, quoted};
 use super::client;
 use super::commands::{MailqCommand, OrderArgs};
-use super::model::{OrderResult, OverrideStatus, Summary, ThreadStatus};
-use super::order_result;
-use super::views::{JSON_SUMMARY, of, threads_request};
+use super::views::{JSON_SUMMARY, threads_request};
 use crate::classic;
 use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{not_a_span, one_line, read_span};
-use crate::options::similar_word;
+use crate::format::{count, one_line};
 use crate::progress::Progress;
-use crate::screen::Screen;
+use crate::screen::{Screen, Style};
 use memchr::memmem;
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::{printable, priority};
+use zsched_mailq_protocol::schema::{OrderResult, Summary, ThreadStatus};
 use zsched_mailq_protocol::words::MAX_REASON_LEN;
 
 /// Verb of an order.
@@ -80,29 +78,35 @@ pub(super) struct OrderCommand {
 impl OrderCommand {
     /// Returns the order that a command gives, if it does.
     pub(super) fn of(command: &MailqCommand) -> Option<OrderCommand> {
-        let (verb, args, all, reason) = match command {
-            MailqCommand::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
-            MailqCommand::Release { args, all } => (Verb::RELEASE, args, *all, None),
-            MailqCommand::Priority { args, level } => {
-                let level = Some(*level);
-                let (verb, args) = (Verb::PRIORITY, args.clone());
-                return Some(OrderCommand { verb, args, all: false, reason: None, level });
-            }
-            MailqCommand::Retry { args, all: false } => (Verb::RETRY, args, false, None),
-            MailqCommand::Retry { args, all: true } => return Some(OrderCommand::retry_all(args)),
-            MailqCommand::Expire(args) => (Verb::EXPIRE, args, false, None),
-            MailqCommand::Delete(args) => (Verb::DELETE, args, false, None),
-            MailqCommand::Reroute(args) => (Verb::REROUTE, args, false, None),
-            _ => return None,
+        let order = |verb, args: &OrderArgs| OrderCommand {
+            verb,
+            args: args.clone(),
+            all: false,
+            reason: None,
+            level: None,
         };
-        Some(OrderCommand { verb, args: args.clone(), all, reason, level: None })
-    }
-
-    /// The order to retry everything.
-    fn retry_all(args: &OrderArgs) -> OrderCommand {
-        let mut args = args.clone();
-        args.selection.what = Some("*/*".to_string());
-        OrderCommand { verb: Verb::RETRY, args, all: false, reason: None, level: None }
+        Some(match command {
+            MailqCommand::Hold { args, reason } => {
+                OrderCommand { reason: reason.clone(), ..order(Verb::HOLD, args) }
+            }
+            MailqCommand::Release { args, all } => {
+                OrderCommand { all: *all, ..order(Verb::RELEASE, args) }
+            }
+            MailqCommand::Priority { args, level } => {
+                OrderCommand { level: Some(*level), ..order(Verb::PRIORITY, args) }
+            }
+            MailqCommand::Retry { args, all } => {
+                let mut order = order(Verb::RETRY, args);
+                if *all {
+                    order.args.selection.what = Some("*/*".to_string());
+                }
+                order
+            }
+            MailqCommand::Expire(args) => order(Verb::EXPIRE, args),
+            MailqCommand::Delete(args) => order(Verb::DELETE, args),
+            MailqCommand::Reroute(args) => order(Verb::REROUTE, args),
+            _ => return None,
+        })
     }
 
     /// Gives the order and prints its result. Asks the user first, if it cannot be undone.
@@ -118,8 +122,7 @@ impl OrderCommand {
         }
         let may_ask = is_terminal || yes || dry_run;
         if self.verb.is_irreversible && !may_ask && self.args.selection.selects_all() {
-            let message = "this selects all mail: option --yes confirms that";
-            return Err(Failure::Usage(message.to_string()));
+            return Failure::usage("this selects all mail: option --yes confirms that");
         }
         if self.verb.is_irreversible && !yes && !dry_run && is_terminal {
             let outcome = outcome_of(&self.give(&mut open()?, true)?)?;
@@ -134,7 +137,7 @@ impl OrderCommand {
             true => {
                 writeln!(screen, "{}", printable::json(without_ok(&reply)))?;
                 match self.has_done_nothing(&outcome_of(&reply)?) {
-                    true => Err(self.nothing()),
+                    true => Err(self.nothing_matches()),
                     false => Ok(()),
                 }
             }
@@ -157,7 +160,7 @@ impl OrderCommand {
     }
 
     /// The failure of an order that no mail matches.
-    fn nothing(&self) -> Failure {
+    fn nothing_matches(&self) -> Failure {
         let selection = &self.args.selection;
         let how = match selection.what.as_deref().filter(|what| is_bare_word(what)) {
             Some(word) => {
@@ -203,26 +206,26 @@ impl OrderCommand {
         }
     }
 
-    /// Sends the order, and shows how far it is.
+    /// Sends the order, and shows its progress.
     fn give(&self, session: &mut Session, is_dry: bool) -> Result<Vec<u8>, Failure> {
         let progress = Progress::start("searching the queue");
         let mut request = self.request(is_dry)?;
         if progress.is_shown() {
             request.line.push_str(" progress=yes");
         }
-        let answer = session.ask_with_progress(request, |far| {
-            progress.set(String::from_utf8_lossy(far).into_owned());
+        let answer = session.ask_with_progress(request, |done| {
+            progress.set(String::from_utf8_lossy(done).into_owned());
         });
         match answer {
             // The scheduler does not repeat what was named.
-            Err(Failure::NotFound(_)) if self.verb != Verb::RELEASE => Err(self.nothing()),
+            Err(Failure::NotFound(_)) if self.verb != Verb::RELEASE => Err(self.nothing_matches()),
             other => other,
         }
     }
 
     /// Builds the request, with `is_dry` for a dry run.
     pub(super) fn request(&self, is_dry: bool) -> Result<Request, Failure> {
-        let mut words = self.args.selection.words()?;
+        let mut words = self.args.selection.words();
         if self.all {
             words.push("ALL".to_string());
         }
@@ -247,10 +250,10 @@ impl OrderCommand {
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if self.has_done_nothing(outcome) {
-            order_result::print_unseen(outcome, screen)?;
-            return Err(self.nothing());
+            not_examined(outcome).map_or(Ok(()), |sentence| screen.wrapped(&sentence))?;
+            return Err(self.nothing_matches());
         }
-        order_result::print(self.verb, self.is_scope(), outcome, screen)?;
+        print_sentences(self.verb, self.is_scope(), outcome, screen)?;
         if self.verb == Verb::HOLD && self.args.selection.chooses_messages() {
             screen.wrapped("Only messages that are queued now are held, not those that come.")?;
         }
@@ -284,138 +287,6 @@ pub(super) fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
     }
 }
 
-/// An order about limits.
-#[derive(Debug)]
-pub(super) struct LimitOrder {
-    /// The request line.
-    line: String,
-    /// The ring or the destinations, as in the request.
-    scope: String,
-    /// How long the limits stay.
-    duration: String,
-}
-
-/// Builds `SET` of `[WHAT] LIMIT=NUMBER ...`.
-pub(super) fn set(words: &[String], until: Option<&str>) -> Result<LimitOrder, Failure> {
-    let wrong = || misuse("set [WHAT] LIMIT=NUMBER ...", words);
-    let limit_of = |word: &str| {
-        let (limit, value) = word.split_once('=')?;
-        let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then_some(limit.to_string())
-    };
-    let mut order = limit_order("SET", words, limit_of).ok_or_else(wrong)??;
-    order.duration = ", until it is reset (unset)".to_string();
-    if let Some(span) = until {
-        if read_span(span).is_none_or(|span| span <= 0.0) {
-            return Err(Failure::Usage(not_a_span(span)));
-        }
-        order.line.push_str(&format!(" for={span}"));
-        order.duration = format!(", for {span}");
-    }
-    Ok(order)
-}
-
-/// Builds `UNSET` of `[WHAT] LIMIT ...`.
-pub(super) fn unset(words: &[String]) -> Result<LimitOrder, Failure> {
-    let wrong = || misuse("unset [WHAT] LIMIT ...", words);
-    limit_order("UNSET", words, |word| Some(word.to_string())).ok_or_else(wrong)?
-}
-
-/// The failure of an order about limits that cannot be used.
-fn misuse(form: &str, words: &[String]) -> Failure {
-    let limits = SETTABLE_LIMITS.join(", ");
-    let names = words.iter().map(|word| word.split('=').next().unwrap_or_default());
-    let similar = names.filter(|name| !name.contains('/')).find_map(|name| {
-        let near = similar_word(name, &SETTABLE_LIMITS)?;
-        Some(format!("{name} is no limit; did you mean \"{near}\"?\nmailq: "))
-    });
-    let similar = similar.unwrap_or_default();
-    Failure::Usage(format!("{similar}usage: {form}, where LIMIT is one of {limits}"))
-}
-
-/// Resets each limit that was set.
-pub(super) fn unset_all(session: &mut Session, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let orders: Vec<OverrideStatus> =
-        client::fetch_all(session, Request::new("SHOW JSON ORDERS", "TT"))?;
-    let limits = orders.into_iter().filter_map(|order| Some((order.limit?, quoted(&order.scope))));
-    let mut count = 0;
-    for (limit, scope) in limits {
-        let line = format!("UNSET {scope} {limit}");
-        send_limits(session, LimitOrder { line, scope, duration: String::new() }, screen)?;
-        count += 1;
-    }
-    match count {
-        0 => Err(Failure::NotFound("no matching limit now: none was set".to_string())),
-        _ => Ok(()),
-    }
-}
-
-/// Limits that can be set.
-const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
-
-/// Builds an order about limits; `None` if the words are none.
-///
-/// `limit_of` returns the name of the limit in a word. The first word that has none is the scope.
-fn limit_order(
-    verb: &str,
-    words: &[String],
-    limit_of: impl Fn(&str) -> Option<String>,
-) -> Option<Result<LimitOrder, Failure>> {
-    let limit_of =
-        |word: &String| limit_of(word).filter(|limit| SETTABLE_LIMITS.contains(&limit.as_str()));
-    let (what, settings) = match words {
-        [first, ..] if limit_of(first).is_some() => (None, words),
-        [first, rest @ ..] => (Some(first), rest),
-        [] => return None,
-    };
-    let limits: Vec<String> = settings.iter().map(limit_of).collect::<Option<_>>()?;
-    let scope = scope(what.map(String::as_str), &limits);
-    let order = |scope: String| {
-        let line = format!("{verb} {scope} {}", settings.join(" "));
-        LimitOrder { line, scope, duration: String::new() }
-    };
-    (!limits.is_empty()).then(|| scope.map(order))
-}
-
-/// The scope of limits: only `maxthr` can be that of destinations, the others are of rings.
-fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
-    let is_all = |limit: &str| limits.iter().all(|of| of == limit);
-    match what {
-        // The limit is that of all rings, but the request has to name one.
-        None if is_all("maxta") => Ok("ring=*/*".to_string()),
-        None => Err(Failure::Usage(format!(
-            "name what {} is for: a clause, as in ring=smtp/* (mailq rings lists them){}",
-            limits.join(", "),
-            if is_all("maxthr") { ", or a destination, as in smtp/mx.example.org" } else { "" }
-        ))),
-        Some(what) if what.starts_with("ring=") || is_all("maxthr") => Ok(quoted(&target(what))),
-        Some(what) => Ok(quoted(&format!("ring={what}"))),
-    }
-}
-
-/// Sends an order about limits, and prints their old and new values.
-pub(super) fn send_limits(
-    session: &mut Session,
-    LimitOrder { line, scope, duration }: LimitOrder,
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    let reply = session.ask_for_line(Request::new(line, "SET"))?;
-    let result = outcome_of(&reply)?;
-    // An older scheduler does not send them.
-    let shown = match result.limits.is_empty() {
-        true => "Limits changed.".to_string(),
-        false => format!("{scope}: {}{duration}", order_result::limit_changes(&result.limits)),
-    };
-    screen.wrapped(&shown)?;
-    // Only limits of destinations are counted in this way.
-    match result.threads {
-        0 if !scope.starts_with("ring=") && !result.limits.is_empty() => {
-            Ok(writeln!(screen, "No destination with mail is affected now.")?)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Sends ETRN, and prints the answer of the scheduler.
 ///
 /// Fails if the scheduler says that it has no mail for the host.
@@ -438,7 +309,7 @@ pub(super) fn etrn(
 ///
 /// It has none in memory, and none on disk.
 fn has_no_mail(session: &mut Session, host: &str) -> Result<bool, Failure> {
-    let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1)?;
+    let request = threads_request(&SelectionArgs::of(&format!("*/{host}")), Sort::default(), 1);
     // ZMailer's schedulers do not know these requests, and not every user may look.
     let found = client::fetch_all::<ThreadStatus>(session, request);
     if found.is_ok_and(|found| found.is_empty()) {
@@ -466,6 +337,96 @@ pub(super) fn send(
         false => format!("; {}", one_line(reply)),
     };
     Ok(screen.wrapped(&format!("{done}{remark}."))?)
+}
+
+/// Prints what an order has changed, or would change.
+///
+/// `is_scope` is true for a hold or release of destinations or a ring: it also applies to mail that
+/// arrives later.
+fn print_sentences(
+    verb: Verb,
+    is_scope: bool,
+    result: &OrderResult,
+    screen: &mut Screen<'_>,
+) -> io::Result<()> {
+    let mut sentences = sentences(verb, is_scope, result).into_iter();
+    let first = sentences.next().unwrap_or_default();
+    match first.split_once(": ") {
+        Some((done, rest)) => {
+            let (done, rest) = (format!("{done}:"), rest.to_string());
+            screen.wrapped_parts(&[(done, Style::Title), (rest, Style::Plain)])?;
+        }
+        None => screen.wrapped(&first)?,
+    }
+    sentences.try_for_each(|sentence| screen.wrapped(&sentence))
+}
+
+/// How many messages were not examined, if there are any.
+fn not_examined(result: &OrderResult) -> Option<String> {
+    let messages = capitalized(&count(result.unseen, "message"));
+    let sentence = format!("{messages} on disk only: not examined (paged out, or not loaded yet)");
+    (result.unseen > 0).then_some(sentence)
+}
+
+/// The sentences about the result of an order.
+pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec<String> {
+    let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *result;
+    let matched = messages + recipients + threads + busy + held;
+    let first = match verb {
+        Verb::HOLD if is_scope && matched == 0 => match dry_run {
+            true => "Only mail that arrives later would be held.".to_string(),
+            false => "The hold is in force. It changes no mail that is queued now.".to_string(),
+        },
+        Verb::RELEASE if is_scope && matched == 0 => match dry_run {
+            true => "No mail would be released.".to_string(),
+            false => "Hold removed. It held no queued mail.".to_string(),
+        },
+        _ if matched == 0 => "No matching mail now.".to_string(),
+        Verb::RETRY if recipients == 0 && held > 0 => "Nothing retried.".to_string(),
+        Verb::RETRY if recipients == 0 => {
+            "Nothing to retry: all of it is due, or with agents, already.".to_string()
+        }
+        Verb::EXPIRE | Verb::DELETE | Verb::REROUTE if recipients == 0 && busy > 0 => {
+            "No recipient has changed yet.".to_string()
+        }
+        _ => changes(verb, result),
+    };
+    let mut sentences = vec![first];
+    if busy > 0 {
+        let are = if busy == 1 { "is" } else { "are" };
+        sentences.push(format!(
+            "{} {are} with agents now: the order applies to what they leave undelivered",
+            count(busy, "recipient")
+        ));
+    }
+    if held > 0 && verb != Verb::HOLD {
+        let held = capitalized(&count(held, "recipient"));
+        sentences.push(format!("{held} on hold: release them first"));
+    }
+    sentences.extend(not_examined(result));
+    sentences
+}
+
+fn changes(verb: Verb, result: &OrderResult) -> String {
+    let OrderResult { messages, recipients, threads, dry_run, .. } = *result;
+    let parts: Vec<String> =
+        [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
+            .into_iter()
+            // A retry also counts messages that it leaves as they are.
+            .filter(|(number, thing)| *number > 0 && (verb != Verb::RETRY || *thing != "message"))
+            .map(|(number, thing)| count(number, thing))
+            .collect();
+    let done = match dry_run {
+        true => format!("would be {}", verb.done()),
+        false => verb.done().to_string(),
+    };
+    format!("{}: {}", capitalized(&done), parts.join(", "))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    first + characters.as_str()
 }
 
 #[cfg(test)]
@@ -499,35 +460,62 @@ mod tests {
     }
 
     #[test]
-    fn set_and_unset_check_their_words() {
-        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        for (text, until, line) in [
-            ("maxta=5", None, "SET ring=*/* maxta=5"),
-            ("ring=smtp/* maxring=3", Some("2h"), "SET ring=smtp/* maxring=3 for=2h"),
-            ("smtp/A maxthr=0", None, "SET smtp/a maxthr=0"),
-            ("smtp/* maxthr=5 maxring=9", None, "SET ring=smtp/* maxthr=5 maxring=9"),
-        ] {
-            assert_eq!(set(&words(text), until).expect(text).line, line);
-        }
-        for (text, until) in [
-            ("5", None),
-            ("maxta=x", None),
-            ("a b maxta=1", None),
-            ("min=1", None),
-            ("maxta=1", Some("x")),
-            ("maxring=1", None),
-        ] {
-            assert!(set(&words(text), until).is_err(), "{text}");
-        }
-        assert_eq!(unset(&words("a/b maxthr")).expect("good").line, "UNSET a/b maxthr");
-        let line = unset(&words("a/* maxthr overfeed")).expect("good").line;
-        assert_eq!(line, "UNSET ring=a/* maxthr overfeed");
-        assert!(unset(&words("a/b")).is_err() && unset(&words("maxthr")).is_err());
-    }
-
-    #[test]
     fn outcome_must_be_json() {
         assert!(outcome_of(b"OK x").is_err());
         assert_eq!(outcome_of(b"OK").expect("nothing"), OrderResult::default());
+    }
+
+    #[test]
+    fn sentences_say_what_is_true_now() {
+        let nothing = OrderResult::default();
+        let held = OrderResult { messages: 2, held: 5, unseen: 7, ..OrderResult::default() };
+        let due = OrderResult { messages: 2, ..OrderResult::default() };
+        let busy = OrderResult { messages: 1, busy: 1, ..OrderResult::default() };
+        let dry_run = OrderResult { dry_run: true, ..OrderResult::default() };
+        let some = OrderResult { messages: 1, recipients: 2, threads: 1, ..OrderResult::default() };
+        let dry_some = OrderResult { dry_run: true, ..some.clone() };
+        for (verb, is_scope, result, expected) in [
+            (
+                Verb::HOLD,
+                true,
+                &nothing,
+                "The hold is in force. It changes no mail that is queued now.",
+            ),
+            (Verb::HOLD, false, &nothing, "No matching mail now."),
+            (Verb::HOLD, true, &dry_run, "Only mail that arrives later would be held."),
+            (Verb::RELEASE, true, &nothing, "Hold removed. It held no queued mail."),
+            (Verb::RELEASE, true, &dry_run, "No mail would be released."),
+            (Verb::RETRY, false, &nothing, "No matching mail now."),
+            (
+                Verb::RETRY,
+                false,
+                &held,
+                "Nothing retried.\n5 recipients on hold: release them first\n\
+                 7 messages on disk only: not examined (paged out, or not loaded yet)",
+            ),
+            (
+                Verb::RETRY,
+                false,
+                &due,
+                "Nothing to retry: all of it is due, or with agents, already.",
+            ),
+            (Verb::RETRY, false, &some, "Retried now: 2 recipients, 1 destination"),
+            (Verb::HOLD, true, &some, "Put on hold: 1 message, 2 recipients, 1 destination"),
+            (
+                Verb::DELETE,
+                false,
+                &busy,
+                "No recipient has changed yet.\n1 recipient is with agents now: the order applies to what \
+                 they leave undelivered",
+            ),
+            (
+                Verb::DELETE,
+                false,
+                &dry_some,
+                "Would be deleted, without a report: 1 message, 2 recipients, 1 destination",
+            ),
+        ] {
+            assert_eq!(sentences(verb, is_scope, result).join("\n"), expected);
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
-use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
 use super::views::{JSON_AGENTS, JSON_RINGS, JSON_SUMMARY, threads_request};
 use super::zmailer;
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use zsched_mailq_protocol::schema::SmtpTraffic;
+use zsched_mailq_protocol::schema::{AgentStatus, RingStatus, Summary, ThreadStatus};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview
     let summary = client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"))?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Undelivered] {
-        let request = threads_request(&SelectionArgs::default(), sort, limit)?;
+        let request = threads_request(&SelectionArgs::default(), sort, limit);
         let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
         let is_new = |thread: &ThreadStatus| {
             !threads.iter().any(|old: &ThreadStatus| old.name() == thread.name())

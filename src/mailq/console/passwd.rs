@@ -20,7 +20,7 @@ pub(super) fn print(
     check(user, permissions, addresses)?;
     let password = read_password(user)?;
     if password.is_empty() {
-        return Err(Failure::Usage("the password is empty".to_string()));
+        return Failure::usage("the password is empty");
     }
     let password =
         normalize_password(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
@@ -34,16 +34,17 @@ pub(super) fn print(
 /// The file separates by colons and lines. Blanks separate users from what follows, and a line that
 /// begins with `#` or `*` is not an account.
 fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> {
-    let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
     let is_separator = |c: char| c == ':' || c.is_whitespace() || c.is_control();
     if user.is_empty() || user.contains(is_separator) || user.starts_with(['#', '*']) {
-        return wrong("a user's name must not have colons or blanks, or begin with # or *");
+        return Failure::usage(
+            "a user's name must not have colons or blanks, or begin with # or *",
+        );
     }
     if permissions.contains(|c: char| c == ':' || c.is_control()) {
-        return wrong("permissions are words separated by blanks");
+        return Failure::usage("permissions are words separated by blanks");
     }
     match addresses.contains(char::is_control) {
-        true => wrong("addresses have the form [192.0.2.0]/24, separated by blanks"),
+        true => Failure::usage("addresses have the form [192.0.2.0]/24, separated by blanks"),
         false => Ok(()),
     }
 }
@@ -63,7 +64,7 @@ fn read_password(user: &str) -> Result<String, Failure> {
     let second = ask("Repeat password: ").map_err(failed)?;
     match first == second {
         true => Ok(first),
-        false => Err(Failure::Usage("the passwords differ".to_string())),
+        false => Failure::usage("the passwords differ"),
     }
 }
 

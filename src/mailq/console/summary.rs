@@ -13,7 +13,6 @@
 //! smtp/mx.test             4   100%      1d  451 4.4.1 connection timed out
 //! ```
 
-use super::model::{RecentCounts, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
 use super::smtp_traffic;
 use crate::format::{clock, count, cut, grouped, one_line, span};
@@ -21,6 +20,7 @@ use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
 use std::collections::HashMap;
 use std::io;
+use zsched_mailq_protocol::schema::{RecentCounts, RingStatus, Summary, ThreadStatus};
 
 /// Minimum time without a report of an agent that is shown, in seconds.
 pub(super) const MIN_SILENCE: f64 = 60.0;
@@ -41,8 +41,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     }
     let busiest = overview.busiest(MAX_ROWS);
     if !busiest.is_empty() {
-        let mut columns = thread_columns("BUSIEST", summary.time, busiest.iter().copied());
-        columns.retain(|column| column.title != "LAST TEXT");
+        let columns = thread_columns("BUSIEST", summary.time, busiest.iter().copied(), false);
         screen.line(&[])?;
         let others = summary.threads.saturating_sub(busiest.len() as u64);
         print_table(&columns, busiest, screen)?;
@@ -165,6 +164,16 @@ pub(super) fn hold_words(summary: &Summary) -> impl Iterator<Item = String> {
     held.chain(holds)
 }
 
+/// What keeps the scheduler from its usual work.
+pub(super) fn process_words(summary: &Summary) -> impl Iterator<Item = &'static str> {
+    let states = [
+        (summary.loading, "the spool is being loaded"),
+        (summary.draining, "shutting down"),
+        (summary.frozen, "agent starts are disabled (option -F)"),
+    ];
+    states.into_iter().filter_map(|(is_so, words)| is_so.then_some(words))
+}
+
 fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     let agents = format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle));
     let mut parts = vec![(agents, Style::Plain)];
@@ -181,13 +190,7 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
         let words = format!("{} to be sent", count(summary.reports, "report"));
         parts.push((words, Style::Plain));
     }
-    let of_process = [
-        (summary.loading, "the spool is being loaded"),
-        (summary.draining, "shutting down"),
-        (summary.frozen, "agent starts are disabled (option -F)"),
-    ];
-    let of_process = of_process.into_iter().filter(|(is_so, _)| *is_so);
-    parts.extend(of_process.map(|(_, words)| (words.to_string(), Style::Error)));
+    parts.extend(process_words(summary).map(|words| (words.to_string(), Style::Error)));
     let level = summary.log_level.as_ref().map(|level| format!("log level {}", short(level)));
     parts.extend(level.map(|words| (words, Style::Warning)));
     let last = parts.len() - 1;
@@ -199,28 +202,29 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The columns of a list of destinations.
+/// The columns of a list of destinations, `with_text` of the last attempts.
 ///
 /// The number of messages that are held one by one is a column only if there are any.
 pub(super) fn thread_columns<'c, 't>(
     title: &'static str,
     now: f64,
     threads: impl IntoIterator<Item = &'t ThreadStatus>,
-) -> Vec<Column<'c, ThreadStatus>> {
+    with_text: bool,
+) -> [Column<'c, ThreadStatus>; 9] {
     let has_held = threads.into_iter().any(|thread| thread.held_back > 0);
-    let mut columns = vec![
+    [
         Column::name(title, ThreadStatus::name),
         Column::number("MSGS", |thread: &ThreadStatus| thread.messages),
         Column::number("RCPTS", |thread: &ThreadStatus| thread.recipients).optional(),
         Column::number("DEFERRED", |thread: &ThreadStatus| thread.deferred),
-        Column::number("HELD", |thread: &ThreadStatus| thread.held_back).optional(),
+        Column::number("HELD", |thread: &ThreadStatus| thread.held_back)
+            .optional()
+            .only_if(has_held),
         Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
         Column::number("AGENTS", |thread: &ThreadStatus| thread.agents.len() as u64).optional(),
         Column::new("STATE", ColumnKind::Word, move |thread| destination_state(thread, now)),
-        Column::text("LAST TEXT", Style::Dim, ThreadStatus::text),
-    ];
-    columns.retain(|column| has_held || column.title != "HELD");
-    columns
+        Column::text("LAST TEXT", Style::Dim, ThreadStatus::text).only_if(with_text),
+    ]
 }
 
 /// Prints the table of rings, which people know as clauses of scheduler.cf.
@@ -238,19 +242,20 @@ pub(super) fn print_rings(
     let mut of_pattern: HashMap<&str, usize> = HashMap::new();
     rings.iter().for_each(|ring| *of_pattern.entry(&ring.pattern).or_default() += 1);
     let has_others = |ring: &RingStatus| of_pattern.get(&*ring.pattern).is_some_and(|n| *n > 1);
-    let mut columns = vec![
+    let columns = [
         Column::name("CLAUSE", |ring: &RingStatus| ring.name(has_others(ring))),
         Column::number("MSGS", |ring: &RingStatus| ring.messages),
         Column::number("DESTS", |ring: &RingStatus| ring.threads),
         Column::new("AGENTS", ColumnKind::Number, agents),
         Column::number("IDLE", |ring: &RingStatus| ring.idle).optional(),
         Column::optional_number("LIMIT", |ring: &RingStatus| ring.maxring),
-        Column::optional_number("PER-DEST", |ring: &RingStatus| ring.maxthr).optional(),
-        Column::optional_number("AHEAD", |ring: &RingStatus| ring.overfeed).optional(),
+        Column::optional_number("PER-DEST", |ring: &RingStatus| ring.maxthr)
+            .optional()
+            .only_if(all_limits),
+        Column::optional_number("AHEAD", |ring: &RingStatus| ring.overfeed)
+            .optional()
+            .only_if(all_limits),
     ];
-    columns.retain(|column: &Column<'_, _>| {
-        all_limits || !["PER-DEST", "AHEAD"].contains(&column.title)
-    });
     print_table(&columns, rings.iter().copied(), screen)
 }
 
@@ -293,9 +298,9 @@ pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Sty
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::model::Wait;
-    use crate::format::width;
     use proptest::prelude::*;
+    use zsched_format::printable::width;
+    use zsched_mailq_protocol::schema::Wait;
 
     #[test]
     fn agent_without_report_shows_for_how_long() {

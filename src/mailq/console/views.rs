@@ -6,10 +6,8 @@ use super::arguments::{
 use super::check;
 use super::client;
 use super::messages;
-use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::smtp_traffic;
-use super::sorted_messages::sorted_messages;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use super::{ages, bulk};
 use crate::connect::dial::Scheduler;
@@ -21,8 +19,12 @@ use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use zsched_format::printable;
+use zsched_mailq_protocol::schema::{
+    AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus,
+};
 use zsched_spool::Spool;
 
 /// Requests in JSON that are parts of the overview, too.
@@ -36,6 +38,8 @@ const MAX_SUMMARY_DESTINATIONS: usize = 20;
 const MAX_JSON_DESTINATIONS: usize = 1000;
 /// How to see more rows of a list.
 const LIMIT_HINT: &str = "option --limit sets how many are shown";
+/// Maximum number of rows that `show` prints for a destination.
+const MAX_SHOWN_ROWS: usize = 20;
 /// The limit of a list that is shown completely.
 const NO_LIMIT: (usize, &str) = (usize::MAX, "");
 
@@ -140,26 +144,19 @@ pub enum View {
 }
 
 /// Request for destinations in JSON.
-pub(super) fn threads_request(
-    selection: &SelectionArgs,
-    sort: Sort,
-    limit: usize,
-) -> Result<Request, Failure> {
+pub(super) fn threads_request(selection: &SelectionArgs, sort: Sort, limit: usize) -> Request {
     let options = format!("limit={limit} sort={}", keyword(sort));
-    let words = [selection.words()?, vec![options]].concat().join(" ");
-    Ok(Request::new(format!("SHOW JSON THREADS {words}"), "TT"))
+    let words = [selection.words(), vec![options]].concat().join(" ");
+    Request::new(format!("SHOW JSON THREADS {words}"), "TT")
 }
 
 /// Request for messages in JSON.
-pub(super) fn messages_request(
-    selection: &SelectionArgs,
-    limit: usize,
-) -> Result<Request, Failure> {
-    let mut words = selection.words()?;
+pub(super) fn messages_request(selection: &SelectionArgs, limit: usize) -> Request {
+    let mut words = selection.words();
     if words.is_empty() {
         words.push("*/*".to_string());
     }
-    Ok(Request::new(format!("SHOW JSON MESSAGES {} limit={limit}", words.join(" ")), "TT"))
+    Request::new(format!("SHOW JSON MESSAGES {} limit={limit}", words.join(" ")), "TT")
 }
 
 impl View {
@@ -179,252 +176,297 @@ impl View {
         }
     }
 
-    /// The requests for JSON: those after the first are made while nothing is found.
-    fn requests(&self) -> Result<Vec<Request>, Failure> {
-        let one = match self {
+    /// What the view looks up; everything, if it looks nothing up.
+    fn selection(&self) -> SelectionArgs {
+        match self {
+            View::List { selection, .. } => selection.clone(),
+            View::Show { what, .. } | View::Why { what, .. } => SelectionArgs::of(what),
+            _ => SelectionArgs::default(),
+        }
+    }
+
+    /// The sort order of a list of messages, if it is one and has an order.
+    ///
+    /// Fails if the order is not one of what is listed.
+    fn message_order(&self) -> Result<Option<Sort>, Failure> {
+        let View::List { selection, sort: Some(sort), messages, .. } = self else {
+            return Ok(None);
+        };
+        let of_messages = *messages || selection.selects_messages();
+        sort.check(of_messages)?;
+        Ok(Some(*sort).filter(|_| of_messages))
+    }
+
+    /// The request for JSON, with one reading of what is looked up.
+    fn request(&self, reading: &SelectionArgs) -> Request {
+        let max = MAX_JSON_DESTINATIONS + 1;
+        match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
-            View::List { selection, sort, limit, messages, .. } => {
-                let sort = sort.unwrap_or_default();
-                let request =
-                    |selection: SelectionArgs| match *messages || selection.selects_messages() {
-                        true => messages_request(&selection, *limit),
-                        false => threads_request(&selection, sort, *limit),
-                    };
-                return selection.readings().into_iter().map(request).collect();
+            View::List { sort, limit, messages, .. } => {
+                match *messages || reading.selects_messages() {
+                    true => messages_request(reading, *limit),
+                    false => threads_request(reading, sort.unwrap_or_default(), *limit),
+                }
             }
             View::Ages { what, limit, .. } => {
                 let what = what.as_deref().map_or("*/*".to_string(), subject);
                 Request::new(format!("SHOW JSON AGES {what} limit={limit}"), "TT")
             }
-            View::Show { what, .. } => {
-                let request = |selection: SelectionArgs| match selection.message_id() {
-                    Some(id) => Ok(Request::new(format!("SHOW JSON MESSAGE {id}"), "TT")),
-                    None if selection.selects_messages() => {
-                        messages_request(&selection, MAX_JSON_DESTINATIONS + 1)
-                    }
-                    None => threads_request(&selection, Sort::default(), MAX_JSON_DESTINATIONS + 1),
-                };
-                return of(what).readings().into_iter().map(request).collect();
-            }
-            View::Why { what, .. } => return Ok(why_requests("SHOW JSON WHY", what)),
+            View::Show { .. } => match reading.message_id() {
+                Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
+                None if reading.selects_messages() => messages_request(reading, max),
+                None => threads_request(reading, Sort::default(), max),
+            },
+            View::Why { .. } => why_request("SHOW JSON WHY", reading),
             View::Rings(_) => Request::new(JSON_RINGS, "TT"),
             View::Agents(_) => Request::new(JSON_AGENTS, "TT"),
             View::Jobs(_) => Request::new("SHOW JSON JOBS", "TT"),
             View::Orders(_) => Request::new("SHOW JSON ORDERS", "TT"),
             View::Counters { .. } => Request::without_permission("SHOW JSON COUNTERS"),
-        };
-        Ok(vec![one])
-    }
-
-    /// The only request for JSON of a view that looks nothing up.
-    fn request(&self) -> Result<Request, Failure> {
-        Ok(self.requests()?.remove(0))
-    }
-
-    /// Prints the JSON objects of the scheduler.
-    pub(super) fn print_json(
-        &self,
-        scheduler: &mut Scheduler,
-        spool: Option<&Spool>,
-        files: &mut MessageFiles<'_>,
-        screen: &mut Screen<'_>,
-    ) -> Result<(), Failure> {
-        self.check_sort()?;
-        let traffic =
-            spool.filter(|_| matches!(self, View::Summary(_))).and_then(smtp_traffic::read);
-        let session = scheduler.session()?;
-        if let View::List { selection, sort: Some(sort), limit, messages, .. } = self
-            && (*messages || selection.selects_messages())
-        {
-            let is_found = look_up(selection.readings(), |selection| {
-                let found = sorted_messages(session, &selection, *limit, *sort, files)?;
-                for line in &found {
-                    let line = messages::with_envelope(line, files);
-                    writeln!(screen, "{}", printable::json(&line))?;
-                }
-                Ok(!found.is_empty())
-            })?;
-            return if is_found { Ok(()) } else { Err(nothing(selection)) };
-        }
-        let is_limited = matches!(self, View::Show { .. });
-        let is_found = look_up(self.requests()?, |request| {
-            let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
-            let mut text = session.ask_for_text(request)?;
-            let mut count = 0;
-            while let Some(line) = text.next()? {
-                count += 1;
-                if is_limited && count > MAX_JSON_DESTINATIONS {
-                    warn(format_args!(
-                        "more than {MAX_JSON_DESTINATIONS} rows match; list --json shows more"
-                    ));
-                    break;
-                }
-                let completed = match &traffic {
-                    Some(traffic) => smtp_traffic::added_to(line, traffic),
-                    None => is_of_messages.then(|| messages::with_envelope(line, files)),
-                };
-                let line = completed.as_deref().unwrap_or(line);
-                writeln!(screen, "{}", printable::json(line))?;
-            }
-            Ok(count > 0)
-        })?;
-        self.selection().filter(|_| !is_found).map_or(Ok(()), |selection| Err(nothing(&selection)))
-    }
-
-    /// Fails if the sort order of a list is not one of what it lists.
-    fn check_sort(&self) -> Result<(), Failure> {
-        match self {
-            View::List { selection, sort: Some(sort), messages, .. } => {
-                sort.check(*messages || selection.selects_messages())
-            }
-            _ => Ok(()),
         }
     }
 
-    /// What the view looks up; `None` if it shows everything.
-    fn selection(&self) -> Option<SelectionArgs> {
-        match self {
-            View::List { selection, .. } if !selection.is_everything() => Some(selection.clone()),
-            View::Show { what, .. } | View::Why { what, .. } => Some(of(what)),
-            _ => None,
+    /// Shows the view, for people or as the JSON of the scheduler.
+    pub(super) fn show(&self, viewer: &mut Viewer<'_, '_, '_>) -> Result<(), Failure> {
+        let order = self.message_order()?;
+        let (selection, is_json) = (self.selection(), self.output().json);
+        for reading in selection.readings() {
+            let is_found = match is_json {
+                true => viewer.print_json(self, order, &reading),
+                false => viewer.print(self, order, &reading),
+            };
+            match is_found {
+                Ok(false) => {}
+                Err(Failure::NotFound(_)) if !selection.is_everything() => {}
+                other => return other.map(drop),
+            }
         }
-    }
-
-    /// Prints the view for people.
-    ///
-    /// `spool` is that of the scheduler, if it is on this host.
-    pub(super) fn print(
-        &self,
-        scheduler: &mut Scheduler,
-        spool: Option<&Spool>,
-        files: &mut MessageFiles<'_>,
-        screen: &mut Screen<'_>,
-    ) -> Result<(), Failure> {
-        self.check_sort()?;
-        match self {
-            View::Summary(_) => {
-                let mut overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
-                overview.summary.warnings.extend(spool.into_iter().flat_map(check::warnings));
-                overview.smtp = spool.and_then(smtp_traffic::read);
-                let of_smtp = overview.smtp.iter().flat_map(smtp_traffic::warnings);
-                overview.summary.warnings.extend(of_smtp);
-                Ok(summary::print(&overview, screen)?)
-            }
-            View::List { selection, limit, messages, sort, .. } => {
-                let is_found = look_up(selection.readings(), |selection| {
-                    if *messages || selection.selects_messages() {
-                        let session = scheduler.session()?;
-                        let found = match sort {
-                            None => ask_for_messages(session, &selection, *limit)?,
-                            Some(sort) => {
-                                let most = limit.saturating_add(1);
-                                let found =
-                                    sorted_messages(session, &selection, most, *sort, files)?;
-                                let found = found.iter().map(|line| parse_object(line));
-                                found.collect::<Result<_, Failure>>()?
-                            }
-                        };
-                        messages::print(&found, (*limit, LIMIT_HINT), files, screen)?;
-                        return Ok(!found.is_empty());
-                    }
-                    let found = threads(scheduler, &selection, sort.unwrap_or_default(), *limit)?;
-                    print_threads(&found, (*limit, LIMIT_HINT), screen)?;
-                    Ok(!found.is_empty())
-                })?;
-                match is_found {
-                    true => Ok(()),
-                    false if selection.is_everything() => {
-                        Ok(writeln!(screen, "The queue is empty.")?)
-                    }
-                    false => Err(nothing(selection)),
-                }
-            }
-            View::Ages { what, .. } => {
-                let rows: Vec<AgeStatus> =
-                    client::fetch_all(scheduler.session()?, self.request()?)?;
-                match what {
-                    Some(what) if rows.iter().all(|row| row.recipients == 0) => {
-                        Err(Failure::no_mail(one_line(what)))
-                    }
-                    _ => Ok(ages::print(&rows, screen)?),
-                }
-            }
-            View::Show { what, .. } => {
-                let selection = of(what);
-                let is_found = look_up(selection.readings(), |selection| {
-                    show(scheduler, &selection, files, screen)
-                })?;
-                if is_found { Ok(()) } else { Err(nothing(&selection)) }
-            }
-            View::Why { what, .. } => {
-                let session = scheduler.session()?;
-                let is_found = look_up(why_requests("SHOW WHY", what), |request| {
-                    let lines = session.ask_for_text(request)?.print_wrapped(screen)?;
-                    Ok(lines > 0)
-                })?;
-                if is_found { Ok(()) } else { Err(nothing(&of(what))) }
-            }
-            View::Rings(_) => {
-                let json = |session: &mut Session| client::fetch_all(session, self.request()?);
-                let rings = overview::json_or_report(scheduler, json, |overview| overview.rings)?;
-                match rings.is_empty() {
-                    true => Ok(writeln!(screen, "No clause has mail or agents.")?),
-                    false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), true, screen)?),
-                }
-            }
-            View::Agents(_) => {
-                let agents: Vec<AgentStatus> =
-                    client::fetch_all(scheduler.session()?, self.request()?)?;
-                print_agents(&agents, screen)
-            }
-            View::Jobs(_) => {
-                let jobs = client::fetch_all(scheduler.session()?, self.request()?)?;
-                bulk::print(&jobs, screen)
-            }
-            View::Orders(_) => {
-                let orders: Vec<OverrideStatus> =
-                    client::fetch_all(scheduler.session()?, self.request()?)?;
-                print_orders(&orders, screen)
-            }
-            View::Counters { all, .. } => print_counters(scheduler.session()?, *all, screen),
+        match selection.is_everything() {
+            false => Err(nothing_found(&selection)),
+            true if is_json => Ok(()),
+            true => Ok(writeln!(viewer.screen, "The queue is empty.")?),
         }
     }
 }
 
-/// A selection of what a command names.
-pub(super) fn of(what: &str) -> SelectionArgs {
-    SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
-}
-
-fn why_requests(verb: &str, what: &str) -> Vec<Request> {
-    let request = |selection: SelectionArgs| {
-        let subject = subject(selection.what.as_deref().unwrap_or_default());
-        Request::new(format!("{verb} {subject}"), "TT")
-    };
-    of(what).readings().into_iter().map(request).collect()
-}
-
-/// Tries readings of a subject until one of them is found. Returns false if none is.
-fn look_up<T>(
-    readings: Vec<T>,
-    mut is_found: impl FnMut(T) -> Result<bool, Failure>,
-) -> Result<bool, Failure> {
-    for reading in readings {
-        match is_found(reading) {
-            Ok(false) | Err(Failure::NotFound(_)) => {}
-            Ok(true) => return Ok(true),
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(false)
+fn why_request(verb: &str, reading: &SelectionArgs) -> Request {
+    let subject = subject(reading.what.as_deref().unwrap_or_default());
+    Request::new(format!("{verb} {subject}"), "TT")
 }
 
 /// The failure of a look-up that found nothing in any reading.
-fn nothing(selection: &SelectionArgs) -> Failure {
+fn nothing_found(selection: &SelectionArgs) -> Failure {
     let is_word = selection.what.as_deref().is_some_and(is_bare_word);
     let readings =
         if is_word { " (as a host, a channel and a recipient)" } else { selection.hint(false) };
     Failure::no_mail(format_args!("{selection}{readings}"))
+}
+
+/// What a view is made from, and where it is shown.
+pub(super) struct Viewer<'a, 'f, 's> {
+    /// The scheduler.
+    pub scheduler: &'a mut Scheduler,
+    /// The spool of the scheduler, if it is on this host.
+    pub spool: Option<&'a Spool>,
+    /// The files of messages.
+    pub files: &'a mut MessageFiles<'f>,
+    /// The output.
+    pub screen: &'a mut Screen<'s>,
+}
+
+impl Viewer<'_, '_, '_> {
+    /// Prints the JSON objects of the scheduler. Returns false if there are none.
+    fn print_json(
+        &mut self,
+        view: &View,
+        order: Option<Sort>,
+        reading: &SelectionArgs,
+    ) -> Result<bool, Failure> {
+        let session = self.scheduler.session()?;
+        if let (View::List { limit, .. }, Some(order)) = (view, order) {
+            let found = messages::sorted(session, reading, *limit, order, self.files)?;
+            for line in &found {
+                let line = messages::with_envelope(line, self.files);
+                writeln!(self.screen, "{}", printable::json(&line))?;
+            }
+            return Ok(!found.is_empty());
+        }
+        let is_summary = matches!(view, View::Summary(_));
+        let traffic = self.spool.filter(|_| is_summary).and_then(smtp_traffic::read);
+        let request = view.request(reading);
+        let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
+        let mut text = session.ask_for_text(request)?;
+        let mut count = 0;
+        while let Some(line) = text.next()? {
+            count += 1;
+            if matches!(view, View::Show { .. }) && count > MAX_JSON_DESTINATIONS {
+                warn(format_args!(
+                    "more than {MAX_JSON_DESTINATIONS} rows match; list --json shows more"
+                ));
+                break;
+            }
+            let completed = match &traffic {
+                Some(traffic) => smtp_traffic::added_to(line, traffic),
+                None => is_of_messages.then(|| messages::with_envelope(line, self.files)),
+            };
+            let line = completed.as_deref().unwrap_or(line);
+            writeln!(self.screen, "{}", printable::json(line))?;
+        }
+        Ok(count > 0)
+    }
+
+    /// Prints the view for people. Returns false if nothing is found.
+    fn print(
+        &mut self,
+        view: &View,
+        order: Option<Sort>,
+        reading: &SelectionArgs,
+    ) -> Result<bool, Failure> {
+        match view {
+            View::Summary(_) => {
+                let mut overview = overview::ask(self.scheduler, MAX_SUMMARY_DESTINATIONS)?;
+                overview.smtp = self.spool.and_then(smtp_traffic::read);
+                let of_spool = self.spool.into_iter().flat_map(check::warnings);
+                let of_smtp = overview.smtp.iter().flat_map(smtp_traffic::warnings);
+                overview.summary.warnings.extend(of_spool.chain(of_smtp));
+                summary::print(&overview, self.screen)?;
+            }
+            View::List { limit, messages, sort, .. } => {
+                let limited = (*limit, LIMIT_HINT);
+                if *messages || reading.selects_messages() {
+                    let found = match order {
+                        None => self.messages(reading, *limit)?,
+                        Some(order) => {
+                            let (session, max) =
+                                (self.scheduler.session()?, limit.saturating_add(1));
+                            let found = messages::sorted(session, reading, max, order, self.files)?;
+                            let found = found.iter().map(|line| parse_object(line));
+                            found.collect::<Result<_, Failure>>()?
+                        }
+                    };
+                    messages::print(&found, limited, self.files, self.screen)?;
+                    return Ok(!found.is_empty());
+                }
+                let found = threads(self.scheduler, reading, sort.unwrap_or_default(), *limit)?;
+                print_threads(&found, limited, self.screen)?;
+                return Ok(!found.is_empty());
+            }
+            View::Ages { what, .. } => {
+                let rows: Vec<AgeStatus> = self.fetch(view)?;
+                match what {
+                    Some(what) if rows.iter().all(|row| row.recipients == 0) => {
+                        return Err(Failure::no_mail(one_line(what)));
+                    }
+                    _ => ages::print(&rows, self.screen)?,
+                }
+            }
+            View::Show { .. } => return self.show(reading),
+            View::Why { .. } => {
+                let text = self.scheduler.session()?.ask_for_text(why_request("SHOW WHY", reading));
+                return Ok(text?.print_wrapped(self.screen)? > 0);
+            }
+            View::Rings(_) => {
+                let request = view.request(reading);
+                let json = |session: &mut Session| client::fetch_all(session, request);
+                let rings = overview::json_or_report(self.scheduler, json, |found| found.rings)?;
+                match rings.is_empty() {
+                    true => writeln!(self.screen, "No clause has mail or agents.")?,
+                    false => print_rings(&Vec::from_iter(&rings), true, self.screen)?,
+                }
+            }
+            View::Agents(_) => print_agents(&self.fetch::<AgentStatus>(view)?, self.screen)?,
+            View::Jobs(_) => bulk::print(&self.fetch(view)?, self.screen)?,
+            View::Orders(_) => print_orders(&self.fetch::<OverrideStatus>(view)?, self.screen)?,
+            View::Counters { all, .. } => {
+                print_counters(self.scheduler.session()?, *all, self.screen)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The objects of a view that looks nothing up.
+    fn fetch<T: DeserializeOwned>(&mut self, view: &View) -> Result<Vec<T>, Failure> {
+        let request = view.request(&SelectionArgs::default());
+        client::fetch_all(self.scheduler.session()?, request)
+    }
+
+    /// Up to one more message than the limit, to find out if there are more.
+    fn messages(
+        &mut self,
+        reading: &SelectionArgs,
+        limit: usize,
+    ) -> Result<Vec<QueuedMessage>, Failure> {
+        let request = messages_request(reading, limit.saturating_add(1));
+        client::fetch_all(self.scheduler.session()?, request)
+    }
+
+    /// Shows all about a message or a destination, or a list if there are several.
+    fn show(&mut self, reading: &SelectionArgs) -> Result<bool, Failure> {
+        if let Some(id) = reading.message_id() {
+            self.show_message(&id)?;
+            return Ok(true);
+        }
+        let limited = (MAX_SHOWN_ROWS, "list shows all");
+        if reading.selects_messages() {
+            let found = self.messages(reading, MAX_SHOWN_ROWS)?;
+            match found.as_slice() {
+                [first, rest @ ..] if rest.iter().all(|other| other.id == first.id) => {
+                    self.show_message(&first.id)?;
+                }
+                _ => messages::print(&found, limited, self.files, self.screen)?,
+            }
+            return Ok(!found.is_empty());
+        }
+        let request = threads_request(reading, Sort::default(), MAX_SHOWN_ROWS + 1);
+        let found: Vec<ThreadStatus> = client::fetch_all(self.scheduler.session()?, request)?;
+        match found.as_slice() {
+            [thread] => self.show_thread(thread)?,
+            _ => print_threads(&found, limited, self.screen)?,
+        }
+        Ok(!found.is_empty())
+    }
+
+    fn show_message(&mut self, id: &str) -> Result<(), Failure> {
+        let session = self.scheduler.session()?;
+        let request = Request::new(format!("SHOW MESSAGE {id}"), "TT");
+        session.ask_for_text(request)?.print_wrapped(self.screen)?;
+        messages::print_envelope(session, id, self.files, self.screen)
+    }
+
+    fn show_thread(&mut self, thread: &ThreadStatus) -> Result<(), Failure> {
+        let age = span_or_dash(thread.oldest);
+        let mut lines = vec![
+            ("destination", one_line(&thread.name())),
+            ("messages", format!("{}, oldest {age}", grouped(thread.messages))),
+            ("recipients", grouped(thread.recipients)),
+            ("deferred", grouped(thread.deferred)),
+            ("held", grouped(thread.held_back)),
+            ("state", destination_state(thread, now()).0),
+        ];
+        // An older scheduler sends only the first reason.
+        let request = Request::new(format!("SHOW WHY {}", quoted(&thread.name())), "TT");
+        let reasons = self.scheduler.session()?.ask_for_text(request);
+        let reasons = reasons.and_then(|text| text.collect());
+        let reasons =
+            reasons.unwrap_or_else(|_| thread.sentence().map(String::from).into_iter().collect());
+        lines.extend(reasons.iter().map(|sentence| ("why", one_line(sentence))));
+        lines.extend(thread.ring.iter().map(|ring| ("clause", one_line(ring))));
+        lines.extend(thread.agents.iter().map(|agent| {
+            let state = one_line(&agent.state);
+            ("agent", format!("process {}, {state}, {} jobs", agent.pid, agent.jobs))
+        }));
+        let texts = thread.text().into_iter().flat_map(|text| text.split('\r')).map(one_line);
+        lines.extend(texts.filter(|text| !text.is_empty()).map(|text| ("last text", text)));
+        for (title, value) in lines {
+            self.screen.wrapped(&format!("{title:<13}{value}"))?;
+        }
+        let found = self.messages(&SelectionArgs::of(&thread.name()), MAX_SHOWN_ROWS)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        self.screen.line(&[])?;
+        messages::print(&found, (MAX_SHOWN_ROWS, "list -m shows all"), self.files, self.screen)
+    }
 }
 
 fn threads(
@@ -434,7 +476,7 @@ fn threads(
     limit: usize,
 ) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
-    let request = threads_request(selection, sort, limit.saturating_add(1))?;
+    let request = threads_request(selection, sort, limit.saturating_add(1));
     if !selection.is_everything() {
         return client::fetch_all(scheduler.session()?, request);
     }
@@ -443,21 +485,6 @@ fn threads(
         overview.threads.sort_by(|a, b| sort.compare(a, b));
         overview.threads
     })
-}
-
-/// Up to one more message than the limit, to find out if there are more.
-fn ask_for_messages(
-    session: &mut Session,
-    selection: &SelectionArgs,
-    limit: usize,
-) -> Result<Vec<QueuedMessage>, Failure> {
-    let request = messages_request(selection, limit.saturating_add(1))?;
-    client::fetch_all(session, request)
-}
-
-/// Prints the lines of a text that is meant for people.
-fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    session.ask_for_text(Request::new(line, "TT"))?.print_wrapped(screen).map(drop)
 }
 
 /// Prints a table of the first rows.
@@ -486,99 +513,7 @@ fn print_threads(
     limit: (usize, &str),
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    print_list(&thread_columns("DESTINATION", now(), threads), threads, limit, "", screen)
-}
-
-/// Maximum number of rows that `show` prints for a destination.
-const MAX_SHOWN_ROWS: usize = 20;
-
-/// Shows what one reading of a subject finds. Returns false if that is nothing.
-fn show(
-    scheduler: &mut Scheduler,
-    selection: &SelectionArgs,
-    files: &mut MessageFiles<'_>,
-    screen: &mut Screen<'_>,
-) -> Result<bool, Failure> {
-    let session = scheduler.session()?;
-    if let Some(id) = selection.message_id() {
-        show_message(session, &id, files, screen)?;
-        return Ok(true);
-    }
-    if selection.selects_messages() {
-        let found = ask_for_messages(session, selection, MAX_SHOWN_ROWS)?;
-        match found.as_slice() {
-            [first, rest @ ..] if rest.iter().all(|other| other.id == first.id) => {
-                show_message(session, &first.id, files, screen)?;
-            }
-            _ => messages::print(&found, (MAX_SHOWN_ROWS, "list shows all"), files, screen)?,
-        }
-        return Ok(!found.is_empty());
-    }
-    let request = threads_request(selection, Sort::default(), MAX_SHOWN_ROWS + 1)?;
-    let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
-    match found.as_slice() {
-        [thread] => print_thread(session, thread, files, screen)?,
-        _ => print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
-    }
-    Ok(!found.is_empty())
-}
-
-fn show_message(
-    session: &mut Session,
-    id: &str,
-    files: &mut MessageFiles<'_>,
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    copy(session, format!("SHOW MESSAGE {id}"), screen)?;
-    messages::print_envelope(session, id, files, screen)
-}
-
-/// All reasons for which mail of a destination waits; the first one from an older scheduler.
-fn reasons(session: &mut Session, thread: &ThreadStatus) -> Vec<String> {
-    let request = Request::new(format!("SHOW WHY {}", quoted(&thread.name())), "TT");
-    let reasons = session.ask_for_text(request).and_then(|text| text.collect());
-    reasons.unwrap_or_else(|_| thread.sentence().map(str::to_string).into_iter().collect())
-}
-
-fn print_thread(
-    session: &mut Session,
-    thread: &ThreadStatus,
-    files: &mut MessageFiles<'_>,
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    let mut lines = vec![
-        ("destination", one_line(&thread.name())),
-        (
-            "messages",
-            format!("{}, oldest {}", grouped(thread.messages), span_or_dash(thread.oldest)),
-        ),
-        ("recipients", grouped(thread.recipients)),
-        ("deferred", grouped(thread.deferred)),
-        ("held", grouped(thread.held_back)),
-        ("state", destination_state(thread, now()).0),
-    ];
-    lines.extend(reasons(session, thread).into_iter().map(|sentence| ("why", one_line(&sentence))));
-    if let Some(ring) = &thread.ring {
-        lines.push(("clause", one_line(ring)));
-    }
-    for agent in &thread.agents {
-        let state = one_line(&agent.state);
-        lines.push(("agent", format!("process {}, {state}, {} jobs", agent.pid, agent.jobs)));
-    }
-    for text in thread.text().into_iter().flat_map(|text| text.split('\r')).map(one_line) {
-        if !text.is_empty() {
-            lines.push(("last text", text));
-        }
-    }
-    for (title, value) in lines {
-        screen.wrapped(&format!("{title:<13}{value}"))?;
-    }
-    let found = ask_for_messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    screen.line(&[])?;
-    messages::print(&found, (MAX_SHOWN_ROWS, "list -m shows all"), files, screen)
+    print_list(&thread_columns("DESTINATION", now(), threads, true), threads, limit, "", screen)
 }
 
 /// Prints counters, those that are not zero or all.
@@ -615,8 +550,7 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
     };
     let or_dash = |name: Option<&String>| name.map_or("-", String::as_str).to_string();
     let is_silent = |agent: &AgentStatus| agent.silent.is_some_and(|time| time >= MIN_SILENCE);
-    let has_silent = agents.iter().any(is_silent);
-    let mut columns = vec![
+    let columns = [
         Column::new("PID", ColumnKind::Number, |agent: &AgentStatus| {
             (agent.pid.to_string(), Style::Plain)
         }),
@@ -629,9 +563,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         Column::span("AGE", |agent: &AgentStatus| agent.age(now)),
         Column::span("HUNGRY", |agent: &AgentStatus| agent.hungry),
         Column::span("FED", |agent: &AgentStatus| agent.fed),
-        Column::span("SILENT", |agent: &AgentStatus| agent.silent),
+        Column::span("SILENT", |agent: &AgentStatus| agent.silent)
+            .only_if(agents.iter().any(is_silent)),
     ];
-    columns.retain(|column| has_silent || column.title != "SILENT");
     print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 
@@ -692,16 +626,15 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
         (one_line(row.first.reason.as_deref().unwrap_or_default()), Style::Plain)
     };
     let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
-    let mut columns = vec![
+    let columns = [
         Column::new("ORDER", ColumnKind::Word, what),
         Column::name("SCOPE", OrderRow::scope),
         Column::word("BY", |row: &OrderRow<'_>| short(row.first.by.as_deref().unwrap_or("-"))),
         Column::word("SINCE", |row: &OrderRow<'_>| time(row.first.since)),
-        Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until)),
+        Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until))
+            .only_if(orders.iter().any(|order| order.until.is_some())),
         Column::new("REASON", ColumnKind::Text, reason),
     ];
-    let have_ends = orders.iter().any(|order| order.until.is_some());
-    columns.retain(|column| have_ends || column.title != "UNTIL");
     let rows = OrderRow::all_of(orders);
     print_list(&columns, &rows, NO_LIMIT, "No holds, limits or removals in force.", screen)
 }

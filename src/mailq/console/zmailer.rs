@@ -1,4 +1,4 @@
-//! Reads the reports of ZMailer's schedulers into the types of [`super::model`].
+//! Reads the reports of ZMailer's schedulers into an [`Overview`].
 //!
 //! Both versions of the protocol have the same report on threads, rings and totals:
 //!
@@ -11,11 +11,9 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
-use crate::classic::notes::DeliveryState;
-use crate::classic::queue::QueuedThread;
-use crate::classic::report_reader::parse_thread;
+use crate::classic::queue::{DeliveryState, QueuedThread};
+use crate::classic::report_reader::QueueReportLine;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LIMITS, LineSource, Lines};
@@ -24,11 +22,15 @@ use crate::failure::Failure;
 use crate::format::{count, now, one_line, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
+use zsched_mailq_protocol::schema::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///
 /// The sort orders are by messages and by deferred recipients.
 const MAX_TEXT_REQUESTS: usize = 12;
+
+/// What becomes of mail without agents.
+const STAYS: &str = "mail stays queued";
 
 /// Reads a version 1 dump.
 pub(super) fn read_dump(lines: &mut Lines) -> Result<Overview, Failure> {
@@ -53,48 +55,42 @@ pub(super) fn of_session(session: &mut Session) -> Result<Overview, Failure> {
 fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
     let max = LIMITS.entries;
     let mut overview = Overview::default();
-    overview.summary.time = now();
-    let (mut head, mut is_whole) = (String::new(), false);
+    let Overview { summary, threads, rings, .. } = &mut overview;
+    summary.time = now();
+    let (mut ring, mut is_whole) = (String::new(), false);
     while let Some(line) = lines.next()? {
-        let line = String::from_utf8_lossy(line);
-        if let Some(thread) = line.strip_prefix("    ") {
-            if overview.threads.len() < max {
-                overview.threads.extend(read_thread(thread, &head, overview.summary.time));
+        let text = String::from_utf8_lossy(line);
+        match QueueReportLine::of(line) {
+            QueueReportLine::Thread(channel, host, items) if threads.len() < max => {
+                threads.push(read_thread([channel, host, items], &ring, summary.time));
             }
-        } else if let Some(sums) = line.strip_prefix('\t') {
-            if overview.rings.len() < max {
-                overview.rings.push(read_ring(&head, sums));
+            QueueReportLine::Detail if line.starts_with(b"\t") && rings.len() < max => {
+                rings.push(read_ring(&ring, &text));
             }
-        } else if line.starts_with("Kids:") {
-            read_totals(&line, &mut overview.summary);
-        } else if line.starts_with("Msgs in ") {
-            read_counts(&line, &mut overview.summary);
-            is_whole = true;
-        } else {
-            head = pattern(&line);
+            QueueReportLine::Totals if line.starts_with(b"Kids:") => read_totals(&text, summary),
+            QueueReportLine::Totals => {
+                read_counts(&text, summary);
+                is_whole = true;
+            }
+            // `smtp/*/0` has the pattern and a flag.
+            QueueReportLine::Head => {
+                ring = text.rsplit_once('/').map_or(&*text, |(pattern, _)| pattern).to_string();
+            }
+            QueueReportLine::Thread(..) | QueueReportLine::Detail => {}
         }
     }
     if !is_whole {
-        let message = "the report is incomplete: it ends before its totals";
-        return Err(Failure::Protocol(message.to_string()));
+        return Failure::protocol("the report is incomplete: it ends before its totals");
     }
-    let ages = overview.threads.iter().filter_map(|thread| thread.oldest);
-    overview.summary.oldest = ages.max_by(f64::total_cmp);
+    summary.oldest = threads.iter().filter_map(|thread| thread.oldest).max_by(f64::total_cmp);
     Ok(overview)
 }
 
-/// Pattern of a head: `smtp/*` of `smtp/*/0`.
-fn pattern(head: &str) -> String {
-    head.rsplit_once('/').map_or(head, |(pattern, _)| pattern).to_string()
-}
-
-/// Reads the line of a thread, without the blanks at its beginning.
+/// Reads the line of a thread: channel, host and items.
 ///
 /// Older schedulers have no `N=`; their `R=` counts messages.
-fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
-    let (channel, host, items) = parse_thread(line.as_bytes())?;
-    let [channel, host, items] =
-        [channel, host, items].map(|part| String::from_utf8_lossy(part).into_owned());
+fn read_thread(line: [&[u8]; 3], ring: &str, now: f64) -> ThreadStatus {
+    let [channel, host, items] = line.map(|part| String::from_utf8_lossy(part).into_owned());
     let items: HashMap<&str, &str> =
         items.split_ascii_whitespace().filter_map(|item| item.split_once('=')).collect();
     let number = |label: &str| items.get(label).and_then(|value| value.parse().ok());
@@ -103,42 +99,43 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         value.trim_matches(['{', '}']).split(',').map(str::to_string).collect::<Vec<_>>()
     };
     let (states, jobs) = (list("S"), list("OF"));
-    let agents: Vec<ActiveAgent> = list("P")
-        .iter()
-        .enumerate()
-        .filter_map(|(place, pid)| {
-            Some(ActiveAgent {
-                pid: pid.trim_start_matches('-').parse().ok()?,
-                state: states.get(place).cloned().unwrap_or_default(),
-                jobs: jobs.get(place).and_then(|jobs| jobs.parse().ok()).unwrap_or_default(),
-            })
+    let agent = |(place, pid): (usize, &String)| {
+        Some(ActiveAgent {
+            pid: pid.trim_start_matches('-').parse().ok()?,
+            state: states.get(place).cloned().unwrap_or_default(),
+            jobs: jobs.get(place).and_then(|jobs| jobs.parse().ok()).unwrap_or_default(),
         })
-        .collect();
+    };
+    let agents: Vec<ActiveAgent> = list("P").iter().enumerate().filter_map(agent).collect();
     let left = items.get("W").and_then(|left| read_span(left));
-    let pending = items.get("pend").map(|word| Pending::of(word));
+    let refusal = items.get("pend").map(|pending| keyword_of(pending));
     let messages = number("N").or(number("R")).unwrap_or_default();
     let recipients = if items.contains_key("N") { number("R").unwrap_or_default() } else { 0 };
     let attempts = number("A").unwrap_or_default();
     let all = recipients.max(messages);
-    let waits = agents.is_empty() && (left.is_some() || pending == Some(Pending::Held));
+    let (is_idle, held) = (agents.is_empty(), refusal == Some(HELD));
     // What was tried and waits was deferred; the report has no number.
-    let is_deferred = attempts > 0 && waits;
+    let is_deferred = attempts > 0 && is_idle && (left.is_some() || held);
     // Without a report on it, what waits for a retry had agents that died.
-    let is_undelivered = is_deferred
-        || agents.is_empty() && (left.is_some() || pending.is_some_and(Pending::has_no_agents));
-    let is_without_report = left.is_some() && agents.is_empty() && attempts == 0;
-    let sentence = match pending.and_then(Pending::sentence) {
-        None if is_without_report => Some("no agent has reported on it, and it is tried again"),
-        sentence => sentence,
+    let has_no_agents = matches!(refusal, Some(NO_COMMAND | CANNOT_START));
+    let is_undelivered = is_deferred || is_idle && (left.is_some() || has_no_agents);
+    let sentence = match refusal {
+        Some(NO_COMMAND) => Some("no command: scheduler.cf does not say how to serve it"),
+        Some(CANNOT_START) => Some("its agents cannot be started"),
+        Some(HELD) => Some("on hold"),
+        _ if left.is_some() && is_idle && attempts == 0 => {
+            Some("no agent has reported on it, and it is tried again")
+        }
+        _ => None,
     };
-    let why = match (agents.is_empty(), left, &pending) {
+    let why = match (is_idle, left, refusal) {
         (false, ..) => "at-work",
-        (_, _, Some(Pending::Held)) => "held",
+        (_, _, Some(HELD)) => HELD,
         (_, Some(_), _) => "retry",
         (_, None, Some(_)) => "refused",
         _ => "turn",
     };
-    Some(ThreadStatus {
+    ThreadStatus {
         channel,
         host,
         ring: Some(ring.to_string()),
@@ -150,81 +147,41 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         agents,
         wakeup: left.map(|left| now + left),
         oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
-        held: pending == Some(Pending::Held),
+        held,
         wait: Some(Wait {
             why: why.to_string(),
-            refusal: pending.map(|pending| pending.word().to_string()),
+            refusal: refusal.map(str::to_string),
             sentence: sentence.map(str::to_string),
             ..Wait::default()
         }),
         ..ThreadStatus::default()
-    })
+    }
 }
 
 /// Keywords of reasons in our reports.
 const NO_COMMAND: &str = "no-command";
 const CANNOT_START: &str = "suspended";
+const HELD: &str = "held";
 
-/// Why a thread has no agent: the text after `pend=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending<'a> {
-    /// Its clause has no command.
-    NoCommand,
-    /// Agents cannot be started.
-    CannotStart,
-    /// On hold; only our schedulers report it.
-    Held,
-    /// A limit, or another reason that passes: the keyword of our reports.
-    Other(&'a str),
-    /// A text of another version.
-    Unknown,
-}
-
-impl<'a> Pending<'a> {
-    fn of(text: &'a str) -> Pending<'a> {
-        match text {
-            "ConfBUG:NoCmdDefined!" => Pending::NoCommand,
-            "System:ForkFailure!" | "AgentsCannotStart" => Pending::CannotStart,
-            "Held" => Pending::Held,
-            ">MaxTA" => Pending::Other("maxta"),
-            ">MaxChannel" => Pending::Other("maxchannel"),
-            ">MaxRing" => Pending::Other("maxring"),
-            ">MaxThr" => Pending::Other("maxthr"),
-            "ForkRateLimit" => Pending::Other("fork-rate"),
-            "Frozen" => Pending::Other("frozen"),
-            "NoNextFeed" => Pending::Other("turn"),
-            "procsel-mismatch" => Pending::Other("not-selected"),
-            "AgentsStarting" => Pending::Other("unproven"),
-            "Window" => Pending::Other("window"),
-            "Rate" => Pending::Other("pace"),
-            _ => Pending::Unknown,
-        }
-    }
-
-    /// Returns true if no agent can serve the thread until the configuration is repaired.
-    fn has_no_agents(self) -> bool {
-        matches!(self, Pending::NoCommand | Pending::CannotStart)
-    }
-
-    /// The keyword of our reports.
-    fn word(self) -> &'a str {
-        match self {
-            Pending::NoCommand => NO_COMMAND,
-            Pending::CannotStart => CANNOT_START,
-            Pending::Held => "held",
-            Pending::Other(word) => word,
-            Pending::Unknown => "waiting",
-        }
-    }
-
-    /// What must be mended, in a sentence without the name of the destination.
-    fn sentence(self) -> Option<&'static str> {
-        match self {
-            Pending::NoCommand => Some("no command: scheduler.cf does not say how to serve it"),
-            Pending::CannotStart => Some("its agents cannot be started"),
-            Pending::Held => Some("on hold"),
-            Pending::Other(_) | Pending::Unknown => None,
-        }
+/// Our keyword for the reason why a thread has no agent: the text after `pend=`.
+fn keyword_of(pending: &str) -> &'static str {
+    match pending {
+        "ConfBUG:NoCmdDefined!" => NO_COMMAND,
+        "System:ForkFailure!" | "AgentsCannotStart" => CANNOT_START,
+        // Only our schedulers report it.
+        "Held" => HELD,
+        ">MaxTA" => "maxta",
+        ">MaxChannel" => "maxchannel",
+        ">MaxRing" => "maxring",
+        ">MaxThr" => "maxthr",
+        "ForkRateLimit" => "fork-rate",
+        "Frozen" => "frozen",
+        "NoNextFeed" => "turn",
+        "procsel-mismatch" => "not-selected",
+        "AgentsStarting" => "unproven",
+        "Window" => "window",
+        "Rate" => "pace",
+        _ => "waiting",
     }
 }
 
@@ -298,47 +255,29 @@ fn add_vertices(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
 fn add_troubles(overview: &mut Overview) {
     let Overview { summary, threads, .. } = overview;
     summary.undelivered = threads.iter().map(|thread| thread.undelivered).sum();
-    summary.undelivered_threads =
-        threads.iter().filter(|thread| thread.undelivered > 0).count() as u64;
+    let undelivered = threads.iter().filter(|thread| thread.undelivered > 0);
+    summary.undelivered_threads = undelivered.count() as u64;
     summary.held_threads = threads.iter().filter(|thread| thread.held).count() as u64;
-    let stays = |_: &ThreadStatus| "mail stays queued".to_string();
-    let text = |thread: &ThreadStatus| one_line(thread.text().unwrap_or_default());
-    let warnings = [
-        warning("no command for", threads, |thread| thread.reason() == NO_COMMAND, stays),
-        warning(
-            "agents cannot be started for",
-            threads,
-            |thread| thread.reason() == CANNOT_START,
-            stays,
-        ),
-        // The scheduler itself has written the text.
-        warning(
-            "agents fail for",
-            threads,
-            |thread| {
-                let is_retried = thread.reason() == "retry" && thread.attempts == 0;
-                is_retried && thread.text().is_some_and(|text| !text.is_empty())
-            },
-            text,
-        ),
-    ];
-    summary.warnings.extend(warnings.into_iter().flatten());
-}
-
-/// A warning of the destinations for which `is_it` is true: the first, and how many others.
-fn warning(
-    what: &str,
-    threads: &[ThreadStatus],
-    is_it: impl Fn(&ThreadStatus) -> bool,
-    detail: impl Fn(&ThreadStatus) -> String,
-) -> Option<String> {
-    let mut found = threads.iter().filter(|thread| is_it(thread));
-    let first = found.next()?;
-    let others = match found.count() as u64 {
-        0 => String::new(),
-        number => format!(" and {}", count(number, "other destination")),
+    let is_failing = |thread: &&ThreadStatus| {
+        let is_retried = thread.reason() == "retry" && thread.attempts == 0;
+        is_retried && thread.text().is_some_and(|text| !text.is_empty())
     };
-    Some(format!("{what} {}{others}: {}", first.name(), detail(first)))
+    let of_reason = |reason| threads.iter().filter(move |thread| thread.reason() == reason);
+    // The scheduler itself has written the text of the last ones.
+    let failing: Vec<&ThreadStatus> = threads.iter().filter(is_failing).collect();
+    let text = failing.first().and_then(|thread| thread.text()).map(one_line).unwrap_or_default();
+    for (what, found, detail) in [
+        ("no command for", of_reason(NO_COMMAND).collect(), STAYS),
+        ("agents cannot be started for", of_reason(CANNOT_START).collect(), STAYS),
+        ("agents fail for", failing, &text),
+    ] {
+        let Some((first, others)) = found.split_first() else { continue };
+        let others = match others.len() as u64 {
+            0 => String::new(),
+            number => format!(" and {}", count(number, "other destination")),
+        };
+        summary.warnings.push(format!("{what} {}{others}: {detail}", first.name()));
+    }
 }
 
 /// Adds the texts of agents, which version 2 sends thread by thread.

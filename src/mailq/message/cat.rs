@@ -11,8 +11,7 @@
 
 use super::envelope::{Envelope, same_address, without_brackets};
 use super::files::{for_each_name, read};
-use crate::failure::Failure;
-use crate::rights;
+use crate::failure::{self, Failure};
 use crate::screen::{Terminal, wrap};
 use clap::Args;
 use std::fs::File;
@@ -120,7 +119,7 @@ impl StoredMessage {
 
     fn print_body(&self, spool: &Spool, out: &mut impl Write) -> Result<(), Failure> {
         let path = spool.message_file(&self.envelope.name);
-        let failed = |error| rights::failure(&path, &error);
+        let failed = |error| failure::unreadable(&path, &error);
         let mut body = open_regular(File::options().read(true), &path).map_err(failed)?;
         body.seek(SeekFrom::Start(self.file.body_offset.unwrap_or(0))).map_err(failed)?;
         let mut buffer = vec![0; BUFFER_SIZE];
@@ -138,11 +137,11 @@ impl StoredMessage {
 /// The search for a Message-ID or an address reads all control files.
 fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
     let (mut found, mut unreadable) = (Vec::new(), None);
-    let mut look = |name: SpoolName, is_it: &dyn Fn(SpoolId, &ControlFile) -> bool| {
+    let mut look = |name: SpoolName, is_wanted: &dyn Fn(SpoolId, &ControlFile) -> bool| {
         match read(spool, &name, MAX_CONTROL_FILE_SIZE) {
             Ok((file, stat)) => {
                 let id = SpoolId { number: name.number(), modified: stat.1 };
-                if is_it(id, &file) && found.len() < MAX_NAMED_MATCHES {
+                if is_wanted(id, &file) && found.len() < MAX_NAMED_MATCHES {
                     let envelope = Envelope::new(name, &file, stat, usize::MAX);
                     found.push(StoredMessage { envelope, file });
                 }
@@ -156,8 +155,8 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
     };
     let named = SpoolName::from_notified(what.as_bytes()).filter(|_| !what.contains('@'));
     if let Some(number) = SpoolId::number_in(what) {
-        let is_it = |id: SpoolId, _: &ControlFile| id.to_string() == what;
-        for_each_name(spool, Some(number), |name| look(name, &is_it))?;
+        let has_id = |id: SpoolId, _: &ControlFile| id.to_string() == what;
+        for_each_name(spool, Some(number), |name| look(name, &has_id))?;
     } else if let Some(name) = named {
         match what.bytes().all(|byte| byte.is_ascii_digit()) {
             true => for_each_name(spool, Some(name.number()), |name| look(name, &|_, _| true))?,
@@ -166,11 +165,11 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
     } else {
         let wanted = bare_message_id(what);
         let address = without_brackets(what);
-        let is_it = |_: SpoolId, file: &ControlFile| {
+        let is_wanted = |_: SpoolId, file: &ControlFile| {
             control_file::message_id(file).is_some_and(|id| bare_message_id(&id) == wanted)
                 || has_address(file, address)
         };
-        for_each_name(spool, None, |name| look(name, &is_it))?;
+        for_each_name(spool, None, |name| look(name, &is_wanted))?;
     }
     let ids: Vec<String> = found.iter().map(|message| message.envelope.id.to_string()).collect();
     match (found.pop(), unreadable) {
@@ -179,16 +178,17 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
             let ids = ids.join(" ");
             Err(Failure::NotFound(format!("{what} is not unique; name one of {ids}")))
         }
-        (None, Some((path, error))) => Err(rights::failure(&path, &error)),
+        (None, Some((path, error))) => Err(failure::unreadable(&path, &error)),
         (None, None) => Err(Failure::no_mail(what)),
     }
 }
 
 /// Returns true if this is the address of a sender or recipient.
 fn has_address(file: &ControlFile, address: &str) -> bool {
-    let is_it = |of: &[u8]| same_address(&String::from_utf8_lossy(of), address);
+    let is_same = |of: &[u8]| same_address(&String::from_utf8_lossy(of), address);
     file.recipients.iter().any(|recipient| {
-        is_it(file.get(recipient.quad.user)) || file.sender_address(recipient).is_some_and(is_it)
+        is_same(file.get(recipient.quad.user))
+            || file.sender_address(recipient).is_some_and(is_same)
     })
 }
 

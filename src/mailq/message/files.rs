@@ -1,9 +1,8 @@
 //! Finds and reads the files of messages.
 
 use super::envelope::{self, Envelope};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::format::{count, cut};
-use crate::rights;
 use crate::screen::warn;
 use memchr::memmem;
 use std::collections::HashMap;
@@ -80,8 +79,8 @@ impl<'a> MessageFiles<'a> {
 
     /// Returns true if at least one message was in this spool.
     ///
-    /// Otherwise it may be that of another scheduler.
-    pub(crate) fn are_here(&self) -> bool {
+    /// Otherwise the spool may be that of another scheduler.
+    pub(crate) fn has_found_any(&self) -> bool {
         self.found + self.unreadable > 0
     }
 
@@ -178,7 +177,7 @@ pub(crate) fn for_each_name(
     end.errors.first().map_or(Ok(()), |error| {
         let folder = spool.transport();
         Err(match error.kind() {
-            ErrorKind::PermissionDenied => rights::failure(folder, error),
+            ErrorKind::PermissionDenied => failure::unreadable(folder, error),
             _ => Failure::Installation(format!(
                 "{}; option -Z names the ZENV file that says where the spool is",
                 describe_folder_error(folder, error)
@@ -216,7 +215,7 @@ mod tests {
         fs::write(spool.control_file(&name), control).expect("written");
         fs::write(spool.message_file(&name), "12345").expect("written");
         let mut files = MessageFiles::new(&spool);
-        assert!(files.envelope("S31AbmKUKEJuveqC", None).is_none() && !files.are_here());
+        assert!(files.envelope("S31AbmKUKEJuveqC", None).is_none() && !files.has_found_any());
         let id = id(&spool, &name);
         let found = files.envelope(&id, None).expect("an envelope");
         assert_eq!((found.size, found.subject.as_deref(), &found.name), (5, Some("one"), &name));

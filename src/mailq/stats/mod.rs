@@ -7,7 +7,7 @@ mod print;
 mod tally;
 
 use crate::failure::Failure;
-use crate::format::{not_a_span, read_span};
+use crate::format::span_argument;
 use crate::installation::Installation;
 use crate::progress::Progress;
 use crate::screen::Screen;
@@ -28,8 +28,8 @@ pub struct StatsOptions {
     pub status_log: Option<PathBuf>,
 
     /// Count only what happened since this time ago, such as 24h
-    #[arg(long, value_name = "SPAN")]
-    pub since: Option<String>,
+    #[arg(long, value_name = "SPAN", value_parser = span_argument)]
+    pub since: Option<f64>,
 
     /// Maximum number of rows of each table
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
@@ -53,10 +53,10 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let Some(path) = options.status_log.as_deref().or(installation.status_log()) else {
-        let message = "no status log: name it, or set STATUSLOG in the ZENV file";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("no status log: name it, or set STATUSLOG in the ZENV file");
     };
-    let since = options.since.as_deref().map(begin).transpose()?;
+    let ago = |seconds| Timestamp::now().checked_sub(SignedDuration::from_secs_f64(seconds));
+    let since = options.since.and_then(|seconds| ago(seconds).ok());
     let mut tally = Tally::default();
     let progress = Progress::start("reading the status log");
     // A log that is named may be that of the SMTP server.
@@ -85,11 +85,4 @@ pub(crate) fn run(
         false => print::print_text(&tally, options.limit, screen)?,
     }
     Ok(())
-}
-
-/// The time that is this span before now.
-fn begin(span: &str) -> Result<Timestamp, Failure> {
-    let bad = || Failure::Usage(not_a_span(span));
-    let seconds = read_span(span).filter(|seconds| *seconds >= 0.0).ok_or_else(bad)?;
-    Timestamp::now().checked_sub(SignedDuration::from_secs_f64(seconds)).map_err(|_| bad())
 }

@@ -1,6 +1,6 @@
 //! Output of `mailq stats`.
 
-use super::tally::{ByName, Outcomes, SmtpCounts, SmtpTally, Tally, Traffic};
+use super::tally::{ByName, Outcomes, SmtpCounts, Tally, Traffic};
 use crate::format::{count, span};
 use crate::screen::Screen;
 use crate::table::{Column, print_table};
@@ -15,134 +15,130 @@ use std::io;
 const MAX_HOURS: usize = 48;
 
 /// A row of a table.
-type Row<'t, V> = (&'t str, &'t V);
+type NamedValue<'t, V> = (&'t str, &'t V);
 
 /// Prints the tally for people.
 pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -> io::Result<()> {
-    let Some((first, last)) = tally.times else {
-        if tally.smtp.all.total() == 0 {
-            return writeln!(screen, "No lines in this time.");
+    let has_smtp = tally.smtp.all.total() > 0;
+    let mut printer = StatsPrinter { tally, limit, screen };
+    if let Some((first, last)) = tally.times {
+        let format = "%Y-%m-%d %H:%M";
+        let (first, last) = (local(first, format), local(last, format));
+        writeln!(printer.screen, "From {first} to {last}\n")?;
+        printer.totals()?;
+        printer.times()?;
+        printer.traffic("DESTINATION", &tally.destinations)?;
+        printer.traffic("SENDER", &tally.senders)?;
+        printer.traffic("RECIPIENT", &tally.recipients)?;
+        printer.reasons("DEFERRED BECAUSE", &tally.deferral_reasons)?;
+        printer.reasons("GIVEN UP BECAUSE", &tally.failure_reasons)?;
+        if has_smtp {
+            writeln!(printer.screen)?;
         }
-        return print_smtp(&tally.smtp, limit, screen);
-    };
-    writeln!(screen, "From {} to {}\n", minute(first), minute(last))?;
-    print_totals(tally, screen)?;
-    print_times(tally, screen)?;
-    print_traffic("DESTINATION", tally, &tally.destinations, limit, screen)?;
-    print_traffic("SENDER", tally, &tally.senders, limit, screen)?;
-    print_traffic("RECIPIENT", tally, &tally.recipients, limit, screen)?;
-    print_reasons("DEFERRED BECAUSE", &tally.deferral_reasons, limit, screen)?;
-    print_reasons("GIVEN UP BECAUSE", &tally.failure_reasons, limit, screen)?;
-    if tally.smtp.all.total() > 0 {
-        writeln!(screen)?;
-        print_smtp(&tally.smtp, limit, screen)?;
+    } else if !has_smtp {
+        writeln!(printer.screen, "No lines in this time.")?;
     }
-    Ok(())
+    if has_smtp { printer.smtp() } else { Ok(()) }
 }
 
-fn print_smtp(tally: &SmtpTally, limit: usize, screen: &mut Screen<'_>) -> io::Result<()> {
-    let SmtpCounts { messages, recipients, refused, deferred } = tally.all;
-    writeln!(
-        screen,
-        "By SMTP: {} accepted for {}, {refused} refused, {deferred} deferred\n",
-        count(messages, "message"),
-        count(recipients, "recipient"),
-    )?;
-    let columns = [
-        Column::name("SMTP CLIENT", |row: &Row<'_, SmtpCounts>| row.0.to_string()),
-        Column::number("ACCEPTED", |row: &Row<'_, SmtpCounts>| row.1.messages),
-        Column::number("RCPTS", |row: &Row<'_, SmtpCounts>| row.1.recipients),
-        Column::number("REFUSED", |row: &Row<'_, SmtpCounts>| row.1.refused),
-        Column::number("DEFERRED", |row: &Row<'_, SmtpCounts>| row.1.deferred),
-    ];
-    print_table(&columns, &tally.clients.top(limit, SmtpCounts::total), screen)?;
-    print_reasons("SMTP REPLY", &tally.reasons, limit, screen)
+struct StatsPrinter<'t, 's> {
+    tally: &'t Tally,
+    /// Maximum number of rows of a table.
+    limit: usize,
+    screen: &'t mut Screen<'s>,
 }
 
-fn print_totals(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
-    let Outcomes { delivered, deferred, failed, expired, deleted, rerouted } = tally.all;
-    writeln!(screen, "{} delivered", count(delivered, "recipient"))?;
-    for (number, thing, what) in [
-        (deferred, "attempt", "deferred"),
-        (failed, "recipient", "failed"),
-        (expired, "recipient", "expired"),
-        (deleted, "recipient", "deleted by an operator"),
-        (rerouted, "recipient", "returned to the router"),
-    ] {
-        if number > 0 {
-            writeln!(screen, "{} {what}", count(number, thing))?;
-        }
-    }
-    if let [Some(half), Some(most), Some(nearly_all)] =
-        [0.5, 0.9, 0.99].map(|share| tally.delays.within(share))
-    {
+impl StatsPrinter<'_, '_> {
+    fn smtp(&mut self) -> io::Result<()> {
+        let tally = &self.tally.smtp;
+        let SmtpCounts { messages, recipients, refused, deferred } = tally.all;
+        let (messages, recipients) = (count(messages, "message"), count(recipients, "recipient"));
         writeln!(
-            screen,
-            "Delay of what was delivered: half within {}, 90 % within {}, 99 % within {}, longest {}",
-            span(half),
-            span(most),
-            span(nearly_all),
-            span(tally.delays.longest())
+            self.screen,
+            "By SMTP: {messages} accepted for {recipients}, {refused} refused, {deferred} deferred\n"
         )?;
+        let columns = [
+            Column::name("SMTP CLIENT", |row: &NamedValue<'_, SmtpCounts>| row.0.to_string()),
+            Column::number("ACCEPTED", |row: &NamedValue<'_, SmtpCounts>| row.1.messages),
+            Column::number("RCPTS", |row: &NamedValue<'_, SmtpCounts>| row.1.recipients),
+            Column::number("REFUSED", |row: &NamedValue<'_, SmtpCounts>| row.1.refused),
+            Column::number("DEFERRED", |row: &NamedValue<'_, SmtpCounts>| row.1.deferred),
+        ];
+        print_table(&columns, &tally.clients.top(self.limit, SmtpCounts::total), self.screen)?;
+        self.reasons("SMTP REPLY", &tally.reasons)
     }
-    Ok(())
-}
 
-/// Prints a row for each hour, or for each day of a long time.
-fn print_times(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
-    let hours = &tally.hours;
-    let format = if hours.len() > MAX_HOURS { "%Y-%m-%d" } else { "%Y-%m-%d %H:00" };
-    let mut rows: Vec<(String, Outcomes)> = Vec::new();
-    for (hour, outcomes) in hours {
-        let time = Timestamp::from_second(hour * 3600).unwrap_or_default();
-        let name = local(time, format);
-        match rows.last_mut() {
-            Some((last, sum)) if *last == name => sum.merge(outcomes),
-            _ => rows.push((name, *outcomes)),
+    fn totals(&mut self) -> io::Result<()> {
+        let Outcomes { delivered, deferred, failed, expired, deleted, rerouted } = self.tally.all;
+        writeln!(self.screen, "{} delivered", count(delivered, "recipient"))?;
+        for (number, thing, what) in [
+            (deferred, "attempt", "deferred"),
+            (failed, "recipient", "failed"),
+            (expired, "recipient", "expired"),
+            (deleted, "recipient", "deleted by an operator"),
+            (rerouted, "recipient", "returned to the router"),
+        ] {
+            if number > 0 {
+                writeln!(self.screen, "{} {what}", count(number, thing))?;
+            }
         }
+        let delays = &self.tally.delays;
+        let within = [0.5, 0.9, 0.99].map(|share| delays.within(share).map(span));
+        if let [Some(half), Some(p90), Some(p99)] = within {
+            let longest = span(delays.longest());
+            writeln!(
+                self.screen,
+                "Delay of what was delivered: half within {half}, 90 % within {p90}, 99 % within \
+                 {p99}, longest {longest}"
+            )?;
+        }
+        Ok(())
     }
-    writeln!(screen)?;
-    let columns = [
-        vec![Column::word("TIME", |row: &(String, Outcomes)| row.0.clone())],
-        outcome_columns(tally, |row: &(String, Outcomes)| row.1),
-    ];
-    print_table(&columns.into_iter().flatten().collect::<Vec<_>>(), &rows, screen)
-}
 
-fn print_traffic(
-    title: &'static str,
-    tally: &Tally,
-    traffic: &ByName<Traffic>,
-    limit: usize,
-    screen: &mut Screen<'_>,
-) -> io::Result<()> {
-    let rows = traffic.top(limit, |traffic| traffic.outcomes.total());
-    let mut columns = vec![Column::name(title, |row: &Row<'_, Traffic>| row.0.to_string())];
-    columns.extend(outcome_columns(tally, |row: &Row<'_, Traffic>| row.1.outcomes));
-    columns.push(Column::span("AVERAGE", |row: &Row<'_, Traffic>| row.1.average_delay()));
-    columns.push(Column::span("LONGEST", |row: &Row<'_, Traffic>| {
-        (row.1.outcomes.delivered > 0).then_some(row.1.longest_delay)
-    }));
-    writeln!(screen)?;
-    print_table(&columns, &rows, screen)
-}
-
-fn print_reasons(
-    title: &'static str,
-    reasons: &ByName<u64>,
-    limit: usize,
-    screen: &mut Screen<'_>,
-) -> io::Result<()> {
-    let rows = reasons.top(limit, |count| *count);
-    if rows.is_empty() {
-        return Ok(());
+    /// Prints a row for each hour, or for each day of a long time.
+    fn times(&mut self) -> io::Result<()> {
+        let hours = &self.tally.hours;
+        let format = if hours.len() > MAX_HOURS { "%Y-%m-%d" } else { "%Y-%m-%d %H:00" };
+        let mut rows: Vec<(String, Outcomes)> = Vec::new();
+        for (hour, outcomes) in hours {
+            let name = local(Timestamp::from_second(hour * 3600).unwrap_or_default(), format);
+            match rows.last_mut() {
+                Some((last, sum)) if *last == name => sum.merge(outcomes),
+                _ => rows.push((name, *outcomes)),
+            }
+        }
+        writeln!(self.screen)?;
+        let mut columns = vec![Column::word("TIME", |row: &(String, Outcomes)| row.0.clone())];
+        columns.extend(outcome_columns(self.tally, |row: &(String, Outcomes)| row.1));
+        print_table(&columns, &rows, self.screen)
     }
-    writeln!(screen)?;
-    let columns = [
-        Column::number("TIMES", |row: &Row<'_, u64>| *row.1),
-        Column::name(title, |row: &Row<'_, u64>| row.0.to_string()),
-    ];
-    print_table(&columns, &rows, screen)
+
+    fn traffic(&mut self, title: &'static str, traffic: &ByName<Traffic>) -> io::Result<()> {
+        let rows = traffic.top(self.limit, |traffic| traffic.outcomes.total());
+        let mut columns =
+            vec![Column::name(title, |row: &NamedValue<'_, Traffic>| row.0.to_string())];
+        columns.extend(outcome_columns(self.tally, |row: &NamedValue<'_, Traffic>| row.1.outcomes));
+        columns
+            .push(Column::span("AVERAGE", |row: &NamedValue<'_, Traffic>| row.1.average_delay()));
+        columns.push(Column::span("LONGEST", |row: &NamedValue<'_, Traffic>| {
+            (row.1.outcomes.delivered > 0).then_some(row.1.longest_delay)
+        }));
+        writeln!(self.screen)?;
+        print_table(&columns, &rows, self.screen)
+    }
+
+    fn reasons(&mut self, title: &'static str, reasons: &ByName<u64>) -> io::Result<()> {
+        let rows = reasons.top(self.limit, |count| *count);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(self.screen)?;
+        let columns = [
+            Column::number("TIMES", |row: &NamedValue<'_, u64>| *row.1),
+            Column::name(title, |row: &NamedValue<'_, u64>| row.0.to_string()),
+        ];
+        print_table(&columns, &rows, self.screen)
+    }
 }
 
 /// The columns of outcomes; what operators did has columns only if there is any.
@@ -150,18 +146,13 @@ fn outcome_columns<'c, T: 'c>(
     tally: &Tally,
     of: impl Fn(&T) -> Outcomes + Copy + 'c,
 ) -> Vec<Column<'c, T>> {
-    let mut columns = vec![
+    vec![
         Column::number("DELIVERED", move |row| of(row).delivered),
         Column::number("DEFERRED", move |row| of(row).deferred),
         Column::number("GIVEN UP", move |row| of(row).given_up()),
-    ];
-    if tally.all.deleted > 0 {
-        columns.push(Column::number("DELETED", move |row| of(row).deleted));
-    }
-    if tally.all.rerouted > 0 {
-        columns.push(Column::number("REROUTED", move |row| of(row).rerouted));
-    }
-    columns
+        Column::number("DELETED", move |row| of(row).deleted).only_if(tally.all.deleted > 0),
+        Column::number("REROUTED", move |row| of(row).rerouted).only_if(tally.all.rerouted > 0),
+    ]
 }
 
 /// Prints the tally as one JSON object.
@@ -205,10 +196,6 @@ pub(super) fn print_json(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
         },
     });
     writeln!(screen, "{object}")
-}
-
-fn minute(time: Timestamp) -> String {
-    local(time, "%Y-%m-%d %H:%M")
 }
 
 /// A time in the local time zone.

@@ -5,11 +5,11 @@ use super::log_files::LogLine;
 use super::subject::TraceSubject;
 use crate::message::envelope::QueuedRecipient;
 use crate::screen::warn;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::{HoldLine, ReportLine, SmtpLine, StatusLine};
-use zsched_mailq_protocol::schema::HoldAuthor;
+use zsched_mailq_protocol::schema::WaitLine;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ pub(super) struct History {
     pub sender: Option<String>,
     /// Arrival, in milliseconds since the epoch.
     #[serde(skip)]
-    pub came: Option<i64>,
+    pub arrived: Option<i64>,
     /// Recipients in the spool; none if the message is not there.
     pub queued: Vec<QueuedRecipient>,
     /// Attempts at delivery.
@@ -66,22 +66,6 @@ pub(super) enum NextStep {
     Waits(Vec<String>),
 }
 
-/// What a message waits for: a line of `SHOW JSON WHY`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct QueuedWait {
-    channel: String,
-    host: String,
-    sentence: String,
-    held_by: Option<HoldAuthor>,
-}
-
-impl QueuedWait {
-    fn destination(&self) -> (String, String) {
-        (self.channel.clone(), self.host.clone())
-    }
-}
-
 impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
@@ -94,22 +78,23 @@ impl History {
     /// Adds what the scheduler says about the destinations of this history.
     ///
     /// If no destination is known, it adds all. While mail is on hold, others do not put it off.
-    pub(super) fn add_waits(&mut self, mut waits: Vec<QueuedWait>) {
+    pub(super) fn add_waits(&mut self, mut waits: Vec<WaitLine>) {
         let ours = self.destinations();
         if !ours.is_empty() {
-            waits.retain(|wait| wait.channel.is_empty() || ours.contains(&wait.destination()));
+            // What concerns the message as a whole has no destination.
+            waits.retain(|wait| wait.channel.is_empty() || ours.contains(&destination_of(wait)));
         }
         for wait in &waits {
-            let Some(hold) = &wait.held_by else { continue };
+            let Some(hold) = &wait.wait.held_by else { continue };
             let is_before = |entry: &StatusLine<'_>| {
                 let time: Option<jiff::Timestamp> = entry.time.parse().ok();
                 time.is_none_or(|time| (time.as_millisecond() as f64) < hold.since * 1000.0)
             };
-            let destination_on_hold = wait.destination();
-            self.put_off
-                .retain(|entry| destination(entry) != destination_on_hold || is_before(entry));
+            let on_hold = destination_of(wait);
+            self.put_off.retain(|entry| destination(entry) != on_hold || is_before(entry));
         }
-        self.next = NextStep::Waits(waits.into_iter().map(|wait| wait.sentence).collect());
+        let sentences = waits.into_iter().filter_map(|wait| wait.wait.sentence);
+        self.next = NextStep::Waits(sentences.collect());
     }
 
     /// Destinations of its recipients.
@@ -128,6 +113,11 @@ impl History {
         }
         self.attempts.iter().map(|entry| &*entry.time).max()
     }
+}
+
+/// Channel and host of what waits.
+fn destination_of(wait: &WaitLine) -> (String, String) {
+    (wait.channel.clone(), wait.host.clone())
 }
 
 /// Channel and host of an attempt.
@@ -161,18 +151,43 @@ impl KeptEntries {
     }
 }
 
+/// Values of a limited number. Further ones are only counted.
+pub(super) struct Limited<T> {
+    /// The first values.
+    pub kept: Vec<T>,
+    /// Maximum number of values.
+    max: usize,
+    /// Number of values beyond it.
+    pub dropped: u64,
+}
+
+impl<T> Limited<T> {
+    /// Keeps up to `max` values.
+    pub(super) fn new(max: usize) -> Limited<T> {
+        Limited { kept: Vec::new(), max, dropped: 0 }
+    }
+
+    /// Adds a value, if there is room. Returns its index.
+    pub(super) fn push(&mut self, value: impl FnOnce() -> T) -> Option<usize> {
+        if self.kept.len() == self.max {
+            self.dropped += 1;
+            return None;
+        }
+        self.kept.push(value());
+        Some(self.kept.len() - 1)
+    }
+}
+
 /// A search for the histories of a subject.
 pub(super) struct HistorySearch {
     /// Subject of the search.
     pub subject: TraceSubject,
-    queued: Vec<History>,
-    queued_dropped: u64,
+    queued: Limited<History>,
     kept: KeptEntries,
     /// Log lines about hosts as a whole.
     others: KeptEntries,
     /// Reports about messages that match, and those that are such messages.
-    reports: Vec<ReportLine<'static>>,
-    reports_dropped: u64,
+    reports: Limited<ReportLine<'static>>,
     holds: HoldLines,
     /// Stays of messages that match, by destination and spool id.
     ///
@@ -182,7 +197,7 @@ pub(super) struct HistorySearch {
 
 /// Time of a message in the queue.
 struct QueueStay {
-    came: Option<i64>,
+    arrived: Option<i64>,
     /// In the form of the log; `None` if it is still there.
     end: Option<String>,
 }
@@ -192,7 +207,7 @@ impl QueueStay {
     fn has(&self, entry: &StatusLine<'_>) -> bool {
         let is_after = || {
             let time: Option<jiff::Timestamp> = entry.time.parse().ok();
-            time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
+            time.zip(self.arrived).is_some_and(|(time, arrived)| time.as_millisecond() >= arrived)
         };
         self.end.as_ref().is_none_or(|end| *entry.time <= **end) && is_after()
     }
@@ -203,13 +218,11 @@ impl HistorySearch {
     pub(super) fn about(subject: TraceSubject) -> HistorySearch {
         HistorySearch {
             subject,
-            queued: Vec::new(),
-            queued_dropped: 0,
+            queued: Limited::new(MAX_SPOOL_MESSAGES),
             kept: KeptEntries::default(),
             others: KeptEntries::default(),
-            reports: Vec::new(),
-            reports_dropped: 0,
-            holds: HoldLines::default(),
+            reports: Limited::new(MAX_REPORTS),
+            holds: HoldLines::new(),
             stays: HashMap::new(),
         }
     }
@@ -224,10 +237,7 @@ impl HistorySearch {
 
     /// Adds a message of the spool.
     pub(super) fn add_spool_message(&mut self, history: History) {
-        match self.queued.len() < MAX_SPOOL_MESSAGES {
-            true => self.queued.push(history),
-            false => self.queued_dropped += 1,
-        }
+        self.queued.push(|| history);
     }
 
     /// Adds a log line, if it matches.
@@ -235,32 +245,30 @@ impl HistorySearch {
         match line {
             LogLine::Status(entry) if self.subject.matches_entry(&entry) => self.kept.push(entry),
             LogLine::Report(report) if self.subject.matches_report(&report) => {
-                self.add_report(report);
+                self.reports.push(|| report.into_owned());
             }
             LogLine::Hold(hold) => self.holds.add(hold),
             LogLine::Status(_) | LogLine::Report(_) | LogLine::Smtp(_) => {}
         }
     }
 
-    fn add_report(&mut self, report: ReportLine<'_>) {
-        match self.reports.len() < MAX_REPORTS {
-            true => self.reports.push(report.into_owned()),
-            false => self.reports_dropped += 1,
-        }
-    }
-
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`take_again`](HistorySearch::take_again) can find more in a second reading
-    /// of the log. It returns false if nothing or very much matches.
+    /// Returns true if a second reading of the log, by
+    /// [`take_in_second_pass`](HistorySearch::take_in_second_pass), can find more. It returns false
+    /// if nothing or very much matches.
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
-            let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
+            let stay = QueueStay { arrived: entry.arrived_at(), end: Some(entry.time.to_string()) };
             (destination(entry), entry.spool_id.to_string(), stay)
         });
-        let in_spool = self.queued.iter().flat_map(|history| {
+        let in_spool = self.queued.kept.iter().flat_map(|history| {
             history.destinations().into_iter().map(|destination| {
-                (destination, history.spool_id.clone(), QueueStay { came: history.came, end: None })
+                (
+                    destination,
+                    history.spool_id.clone(),
+                    QueueStay { arrived: history.arrived, end: None },
+                )
             })
         });
         let mut count = 0;
@@ -275,7 +283,7 @@ impl HistorySearch {
     /// Adds a log line about another message.
     ///
     /// It made one of ours wait, or is a report about it.
-    pub(super) fn take_again(&mut self, line: LogLine<'_>) {
+    pub(super) fn take_in_second_pass(&mut self, line: LogLine<'_>) {
         match line {
             LogLine::Status(entry) => self.add_host_entry(entry),
             // The first reading has added the others.
@@ -283,7 +291,7 @@ impl HistorySearch {
                 let mut stays = self.stays.values();
                 let ids = [&report.spool_id, &report.report_id];
                 if stays.any(|stays| ids.iter().any(|id| stays.contains_key(&***id))) {
-                    self.add_report(report);
+                    self.reports.push(|| report.into_owned());
                 }
             }
             LogLine::Report(_) | LogLine::Hold(_) | LogLine::Smtp(_) => {}
@@ -303,22 +311,22 @@ impl HistorySearch {
     /// Returns all histories, message by message.
     pub(super) fn finish(&mut self) -> Vec<History> {
         let entries = std::mem::take(&mut self.kept.entries);
-        let mut histories = join(std::mem::take(&mut self.queued), entries);
+        let mut histories = join(std::mem::take(&mut self.queued.kept), entries);
         self.add_reported(&mut histories);
         for history in &mut histories {
             let is_of = |report: &&ReportLine<'_>| {
                 [&report.spool_id, &report.report_id].iter().any(|id| ***id == *history.spool_id)
             };
-            history.reports = self.reports.iter().filter(is_of).cloned().collect();
+            history.reports = self.reports.kept.iter().filter(is_of).cloned().collect();
             let destinations = history.destinations();
             let end = history.end().map(str::to_string);
             history.holds = self.holds.of(&HeldMessage {
                 spool_id: &history.spool_id,
                 destinations: &destinations,
-                came: history.came,
+                arrived: history.arrived,
                 end: end.as_deref(),
             });
-            let stay = QueueStay { came: history.came, end };
+            let stay = QueueStay { arrived: history.arrived, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
                 let is_other = *entry.spool_id != *history.spool_id;
@@ -331,7 +339,7 @@ impl HistorySearch {
 
     /// Adds messages that match, and of which only lines about reports are left.
     fn add_reported(&self, histories: &mut Vec<History>) {
-        for report in &self.reports {
+        for report in &self.reports.kept {
             let message_id = report.message_id.as_deref();
             for (id, message_id) in [(&report.spool_id, message_id), (&report.report_id, None)] {
                 let is_known = histories.iter().any(|history| history.spool_id == **id);
@@ -346,21 +354,15 @@ impl HistorySearch {
 
     /// Warns about what was left out.
     pub(super) fn warn(&self) {
-        let lines = self.kept.dropped + self.others.dropped;
-        if lines > 0 {
-            warn(format_args!("the {lines} oldest matching lines are left out"));
-        }
-        if self.reports_dropped > 0 {
-            let count = self.reports_dropped;
-            warn(format_args!("the {count} last matching reports are left out"));
-        }
-        if self.holds.dropped > 0 {
-            let count = self.holds.dropped;
-            warn(format_args!("the {count} last lines about holds are left out"));
-        }
-        if self.queued_dropped > 0 {
-            let count = self.queued_dropped;
-            warn(format_args!("{count} more matching messages in the spool are left out"));
+        for (dropped, what) in [
+            (self.kept.dropped + self.others.dropped, "oldest matching lines"),
+            (self.reports.dropped, "last matching reports"),
+            (self.holds.lines.dropped, "last lines about holds"),
+            (self.queued.dropped, "last matching messages in the spool"),
+        ] {
+            if dropped > 0 {
+                warn(format_args!("the {dropped} {what} are left out"));
+            }
         }
     }
 }
@@ -380,7 +382,7 @@ fn join(queued: Vec<History>, entries: VecDeque<(usize, StatusLine<'static>)>) -
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
         history.message_id = history.message_id.take().or_else(|| text(&entry.message_id));
         history.sender = history.sender.take().or_else(|| text(&entry.sender));
-        history.came = history.came.or_else(|| entry.arrived_at());
+        history.arrived = history.arrived.or_else(|| entry.arrived_at());
         history.attempts.push(entry);
     }
     for found in queued {

@@ -1,5 +1,6 @@
 //! Holds and releases of the status log, as far as they concern a message.
 
+use super::histories::Limited;
 use std::collections::{HashMap, HashSet};
 use zsched_config::{Name, Pattern};
 use zsched_format::status_log::{HoldLine, HoldOrder};
@@ -10,15 +11,13 @@ const MAX_LINES: usize = 100_000;
 const EVERYTHING: &str = "ALL";
 
 /// The lines about holds and releases, in the order of the log.
-#[derive(Default)]
 pub(super) struct HoldLines {
-    lines: Vec<HoldLine<'static>>,
+    /// The lines.
+    pub lines: Limited<HoldLine<'static>>,
     /// Indexes of those about a message, by its spool id.
     of_message: HashMap<String, Vec<usize>>,
     /// Indexes of those about destinations, with their pattern; `None` is everything.
     of_destinations: Vec<(usize, Option<Pattern>)>,
-    /// Number of lines beyond the limit.
-    pub dropped: u64,
 }
 
 /// A message in the queue.
@@ -27,31 +26,34 @@ pub(super) struct HeldMessage<'m> {
     /// Channels and hosts of its recipients.
     pub destinations: &'m HashSet<(String, String)>,
     /// Arrival, in milliseconds since the epoch.
-    pub came: Option<i64>,
+    pub arrived: Option<i64>,
     /// Time of its last line, in the form of the log; `None` if it is still in the queue.
     pub end: Option<&'m str>,
 }
 
 impl HoldLines {
+    /// Creates an empty list.
+    pub(super) fn new() -> HoldLines {
+        let (of_message, of_destinations) = (HashMap::new(), Vec::new());
+        HoldLines { lines: Limited::new(MAX_LINES), of_message, of_destinations }
+    }
+
     /// Adds a line. The log does not say which destinations a ring had, so its lines are left out.
     pub(super) fn add(&mut self, line: HoldLine<'_>) {
-        let index = self.lines.len();
-        if index == MAX_LINES {
-            self.dropped += 1;
-            return;
+        let id = line.scope.strip_prefix("id=").map(str::to_string);
+        let pattern = match &*line.scope {
+            scope if scope == EVERYTHING || id.is_some() => None,
+            scope if scope.starts_with("ring=") => return,
+            scope => match Pattern::parse(scope, &mut Vec::new()) {
+                Ok(pattern) => Some(pattern),
+                Err(_) => return,
+            },
+        };
+        let Some(index) = self.lines.push(|| line.into_owned()) else { return };
+        match id {
+            Some(id) => self.of_message.entry(id).or_default().push(index),
+            None => self.of_destinations.push((index, pattern)),
         }
-        if let Some(id) = line.scope.strip_prefix("id=") {
-            self.of_message.entry(id.to_string()).or_default().push(index);
-        } else if line.scope == EVERYTHING {
-            self.of_destinations.push((index, None));
-        } else if line.scope.starts_with("ring=") {
-            return;
-        } else if let Ok(pattern) = Pattern::parse(&line.scope, &mut Vec::new()) {
-            self.of_destinations.push((index, Some(pattern)));
-        } else {
-            return;
-        }
-        self.lines.push(line.into_owned());
     }
 
     /// The lines about a message or its destinations while it was in the queue.
@@ -68,7 +70,7 @@ impl HoldLines {
         });
         let mut indexes: Vec<usize> = own.chain(wide.map(|(index, _)| *index)).collect();
         indexes.sort_unstable();
-        let lines = indexes.into_iter().map(|index| &self.lines[index]);
+        let lines = indexes.into_iter().map(|index| &self.lines.kept[index]);
         let mut shown: Vec<&HoldLine<'static>> = Vec::new();
         let mut in_force: HashSet<&str> = HashSet::new();
         for line in lines.filter(|line| message.end.is_none_or(|end| *line.time <= *end)) {
@@ -81,7 +83,7 @@ impl HoldLines {
                 EVERYTHING => !std::mem::take(&mut in_force).is_empty(),
                 scope => in_force.remove(scope),
             };
-            if message.has_come_after(line) {
+            if message.arrived_after(line) {
                 shown.retain(|hold| in_force.contains(&*hold.scope));
             } else if was_held {
                 shown.push(line);
@@ -92,9 +94,9 @@ impl HoldLines {
 }
 
 impl HeldMessage<'_> {
-    fn has_come_after(&self, line: &HoldLine<'_>) -> bool {
+    fn arrived_after(&self, line: &HoldLine<'_>) -> bool {
         let time: Option<jiff::Timestamp> = line.time.parse().ok();
-        time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() < came)
+        time.zip(self.arrived).is_some_and(|(time, arrived)| time.as_millisecond() < arrived)
     }
 }
 
@@ -105,9 +107,9 @@ mod tests {
     const ID: &str = "S4711AbmKUKEJuuHwA";
 
     /// The seconds and scopes of what is shown of `lines`: second, order, scope.
-    fn shown(lines: &[(u32, HoldOrder, &str)], came: i64, end: Option<u32>) -> Vec<String> {
+    fn shown(lines: &[(u32, HoldOrder, &str)], arrived: i64, end: Option<u32>) -> Vec<String> {
         let time = |second: u32| format!("1970-01-01T00:00:{second:02}.000Z");
-        let mut all = HoldLines::default();
+        let mut all = HoldLines::new();
         for (second, order, scope) in lines {
             let (time, scope) = (time(*second).into(), (*scope).into());
             all.add(HoldLine { time, order: *order, scope, by: None, reason: None });
@@ -117,7 +119,7 @@ mod tests {
         let message = HeldMessage {
             spool_id: ID,
             destinations: &destinations,
-            came: Some(came * 1000),
+            arrived: Some(arrived * 1000),
             end: end.as_deref(),
         };
         let found = all.of(&message).into_iter();

@@ -2,8 +2,7 @@
 //!
 //! Those are `FILE.1`, `FILE.2.gz` and so on.
 
-use crate::failure::Failure;
-use crate::rights;
+use crate::failure::{self, Failure};
 use crate::screen::warn;
 use flate2::read::MultiGzDecoder;
 use serde::de::IgnoredAny;
@@ -60,7 +59,7 @@ pub(crate) enum LogLine<'a> {
 pub(crate) fn read(path: &Path, mut take: impl FnMut(LogLine<'_>)) -> Result<LogDamage, Failure> {
     let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
-        let file = File::open(part).map_err(|error| rights::failure(part, &error))?;
+        let file = File::open(part).map_err(|error| failure::unreadable(part, &error))?;
         let is_packed = part.extension().is_some_and(|name| name == "gz");
         let read = match is_packed {
             true => read_lines(MultiGzDecoder::new(file), &mut damage, &mut take),

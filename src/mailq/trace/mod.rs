@@ -93,18 +93,12 @@ pub(crate) fn run(
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
     let is_searched = in_spool.is_ok() && in_log.is_ok() && in_smtp_log.is_ok();
-    let zone = TimeZone::system();
-    let traced = if found.is_empty() && !refused.is_empty() {
-        Ok(())
-    } else if found.is_empty() && !is_searched {
-        // The failures say what could not be searched.
-        Ok(())
-    } else if found.is_empty() {
-        Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what)))
-    } else {
-        print::print(screen, &found, options.json, &zone).map_err(Failure::Output)
+    // The failures say what could not be searched.
+    let traced = match found.is_empty() && refused.is_empty() && is_searched {
+        true => Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what))),
+        false => print::print(screen, &found, &refused, options.json, &TimeZone::system())
+            .map_err(Failure::Output),
     };
-    print::print_refused(screen, &refused, options.json, &zone)?;
     screen.flush()?;
     histories.warn();
     // All failures are reported. The first one sets the exit status.
@@ -129,7 +123,7 @@ fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Fai
     let damage = log_files::read(path, |line| histories.take(line))?;
     damage.warn(path);
     if histories.needs_second_pass() {
-        log_files::read(path, |line| histories.take_again(line))?;
+        log_files::read(path, |line| histories.take_in_second_pass(line))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::histories::{History, NextStep};
 use crate::message::envelope::QueuedRecipient;
 use crate::screen::Screen;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 use zsched_format::printable;
@@ -11,241 +12,204 @@ use zsched_format::status_log::{
     HoldLine, HoldOrder, ReportLine, SmtpLine, SmtpStatus, StatusLine,
 };
 
-/// Prints histories.
+/// Prints histories, then mail that the SMTP server has not accepted.
 pub(super) fn print(
     screen: &mut Screen<'_>,
     histories: &[History],
+    refused: &[SmtpLine<'_>],
     as_json: bool,
     zone: &TimeZone,
 ) -> io::Result<()> {
+    let mut printer = HistoryPrinter { screen, zone };
+    if as_json {
+        histories.iter().try_for_each(|history| printer.json(history))?;
+        return refused.iter().try_for_each(|line| printer.json(line));
+    }
     for (index, history) in histories.iter().enumerate() {
-        if as_json {
-            writeln!(screen, "{}", printable::json(&serde_json::to_vec(history)?))?;
-            continue;
-        }
         if index > 0 {
-            writeln!(screen)?;
+            writeln!(printer.screen)?;
         }
-        print_history(screen, history, zone)?;
+        printer.history(history)?;
     }
-    Ok(())
+    refused.iter().try_for_each(|line| printer.refused(line))
 }
 
-fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) -> io::Result<()> {
-    let mut head = history.spool_id.clone();
-    if let Some(message_id) = &history.message_id {
-        head.push_str(&format!(" {message_id}"));
-    }
-    if let Some(sender) = &history.sender {
-        head.push_str(&format!(" from {sender}"));
-    }
-    let arrived = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
-    if let Some(arrived) = arrived {
-        head.push_str(&format!(", arrived {}", clock(arrived, zone)));
-    }
-    screen.wrapped(&head)?;
-    if let Some(line) = &history.smtp {
-        print_arrival(screen, line, zone)?;
-    }
-    for recipient in recipients(history) {
-        print_recipient(screen, &recipient, zone)?;
-    }
-    for hold in &history.holds {
-        print_hold(screen, hold, zone)?;
-    }
-    for report in &history.reports {
-        print_report(screen, report, &history.spool_id, zone)?;
-    }
-    if !history.put_off.is_empty() {
-        writeln!(screen, "  deferred because of other messages for the same host:")?;
-    }
-    for entry in &history.put_off {
-        let (time, others, agent_answer) = (time(entry, zone), others(entry), agent_answer(entry));
-        let StatusLine { channel, host, spool_id, .. } = entry;
-        let line =
-            format!("    {time} {channel}/{host}, {others}, because of {spool_id}{agent_answer}");
-        screen.wrapped(&line)?;
-    }
-    match &history.next {
-        NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler did not answer"),
-        NextStep::NotQueued if history.queued.is_empty() => writeln!(screen, "  not in the queue"),
-        NextStep::NotQueued => writeln!(screen, "  next: not loaded by the scheduler yet"),
-        NextStep::Waits(sentences) if sentences.is_empty() => {
-            writeln!(screen, "  next: nothing for these recipients; others are still queued")
-        }
-        NextStep::Waits(sentences) => {
-            sentences.iter().try_for_each(|line| screen.wrapped(&format!("  next: {line}")))
-        }
-    }
-}
-
-/// Prints how a message came by SMTP.
-fn print_arrival(screen: &mut Screen<'_>, line: &SmtpLine<'_>, zone: &TimeZone) -> io::Result<()> {
-    let (time, client) = (shown_time(&line.time, zone), client(line));
-    let recipients = printable::count(line.recipients, "recipient");
-    screen.wrapped(&format!("  {time} came from {client} for {recipients}, {} bytes", line.size))
-}
-
-/// Prints mail that the SMTP server has not accepted.
-pub(super) fn print_refused(
-    screen: &mut Screen<'_>,
-    lines: &[SmtpLine<'_>],
-    as_json: bool,
-    zone: &TimeZone,
-) -> io::Result<()> {
-    for line in lines {
-        if as_json {
-            writeln!(screen, "{}", printable::json(&serde_json::to_vec(line)?))?;
-            continue;
-        }
-        let (time, client, reply) = (shown_time(&line.time, zone), client(line), &line.reply);
-        let what = match line.status {
-            SmtpStatus::Deferred => "deferred",
-            _ => "refused",
-        };
-        let sender = line.sender.as_deref().unwrap_or("<>");
-        let to = line.recipient.as_ref().map_or("a message".into(), |to| format!("mail to {to}"));
-        screen.wrapped(&format!("{time} {what} {to} from {sender}, client {client}: {reply}"))?;
-    }
-    Ok(())
-}
-
-/// A client, with what is known about it.
-fn client(line: &SmtpLine<'_>) -> String {
-    let client = &line.smtp;
-    let mut text = format!("{} by {}", client.client, client.service);
-    let facts = [("login", &client.login), ("TLS", &client.tls)];
-    for (name, fact) in facts {
-        text.extend(fact.iter().map(|fact| format!(", {name} {fact}")));
-    }
-    text
-}
-
-/// Prints a hold or a release of the message or of its destination.
-fn print_hold(screen: &mut Screen<'_>, hold: &HoldLine<'_>, zone: &TimeZone) -> io::Result<()> {
-    let mut line = format!("  {} ", shown_time(&hold.time, zone));
-    line.push_str(match hold.order {
-        HoldOrder::Hold => "held",
-        HoldOrder::Release => "released",
-    });
-    match &*hold.scope {
-        "ALL" => line.push_str(" with all other mail"),
-        scope if scope.starts_with("id=") => {}
-        scope => line.push_str(&format!(" with {scope}")),
-    }
-    if let Some(by) = &hold.by {
-        line.push_str(&format!(" by {by}"));
-    }
-    if let Some(reason) = &hold.reason {
-        line.push_str(&format!(": {reason}"));
-    }
-    screen.wrapped(&line)
-}
-
-/// Prints a report about the message.
-///
-/// For a report, prints the message that it is about.
-fn print_report(
-    screen: &mut Screen<'_>,
-    report: &ReportLine<'_>,
-    spool_id: &str,
-    zone: &TimeZone,
-) -> io::Result<()> {
-    let time = shown_time(&report.time, zone);
-    let which = match report.report_id == spool_id {
-        true => format!("is the report about {}", report.spool_id),
-        false => format!("report {}", report.report_id),
-    };
-    let counts = report.recipients.all().into_iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
-    let (to, counts) = (&report.to, counts.join(", "));
-    screen.wrapped(&format!("  {which}, sent to {to} {time}: {counts}"))
+struct HistoryPrinter<'p, 's> {
+    screen: &'p mut Screen<'s>,
+    zone: &'p TimeZone,
 }
 
 /// A recipient, with its attempts and its state in the spool.
+#[derive(Default)]
 struct RecipientHistory<'s> {
     address: Option<&'s str>,
     attempts: Vec<&'s StatusLine<'static>>,
     queued: Vec<&'s QueuedRecipient>,
 }
 
+impl HistoryPrinter<'_, '_> {
+    fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        writeln!(self.screen, "{}", printable::json(&serde_json::to_vec(value)?))
+    }
+
+    fn history(&mut self, history: &History) -> io::Result<()> {
+        let arrived = history.arrived.and_then(|time| jiff::Timestamp::from_millisecond(time).ok());
+        let parts = [
+            history.message_id.as_ref().map(|id| format!(" {id}")),
+            history.sender.as_ref().map(|sender| format!(" from {sender}")),
+            arrived.map(|arrived| format!(", arrived {}", self.clock(arrived))),
+        ];
+        let head: String = parts.into_iter().flatten().collect();
+        self.screen.wrapped(&format!("{}{head}", history.spool_id))?;
+        history.smtp.iter().try_for_each(|line| self.arrival(line))?;
+        recipients(history).iter().try_for_each(|recipient| self.recipient(recipient))?;
+        history.holds.iter().try_for_each(|hold| self.hold(hold))?;
+        history.reports.iter().try_for_each(|report| self.report(report, &history.spool_id))?;
+        if !history.put_off.is_empty() {
+            writeln!(self.screen, "  deferred because of other messages for the same host:")?;
+        }
+        for entry in &history.put_off {
+            let (time, others, answer) = (self.time(&entry.time), others(entry), answer(entry));
+            let StatusLine { channel, host, spool_id, .. } = entry;
+            self.screen.wrapped(&format!(
+                "    {time} {channel}/{host}, {others}, because of {spool_id}{answer}"
+            ))?;
+        }
+        let next = match &history.next {
+            NextStep::Unknown => "  next: unknown, the scheduler did not answer",
+            NextStep::NotQueued if history.queued.is_empty() => "  not in the queue",
+            NextStep::NotQueued => "  next: not loaded by the scheduler yet",
+            NextStep::Waits(sentences) if sentences.is_empty() => {
+                "  next: nothing for these recipients; others are still queued"
+            }
+            NextStep::Waits(sentences) => {
+                let mut lines = sentences.iter().map(|sentence| format!("  next: {sentence}"));
+                return lines.try_for_each(|line| self.screen.wrapped(&line));
+            }
+        };
+        writeln!(self.screen, "{next}")
+    }
+
+    /// Prints how a message came by SMTP.
+    fn arrival(&mut self, line: &SmtpLine<'_>) -> io::Result<()> {
+        let (time, client, size) = (self.time(&line.time), client(line), line.size);
+        let recipients = printable::count(line.recipients, "recipient");
+        self.screen.wrapped(&format!("  {time} came from {client} for {recipients}, {size} bytes"))
+    }
+
+    /// Prints mail that the SMTP server has not accepted.
+    fn refused(&mut self, line: &SmtpLine<'_>) -> io::Result<()> {
+        let (time, client, reply) = (self.time(&line.time), client(line), &line.reply);
+        let what = if line.status == SmtpStatus::Deferred { "deferred" } else { "refused" };
+        let sender = line.sender.as_deref().unwrap_or("<>");
+        let to = line.recipient.as_ref().map_or("a message".into(), |to| format!("mail to {to}"));
+        self.screen.wrapped(&format!("{time} {what} {to} from {sender}, client {client}: {reply}"))
+    }
+
+    /// Prints a hold or a release of the message or of its destination.
+    fn hold(&mut self, hold: &HoldLine<'_>) -> io::Result<()> {
+        let time = self.time(&hold.time);
+        let done = if hold.order == HoldOrder::Hold { "held" } else { "released" };
+        let scope = match &*hold.scope {
+            "ALL" => " with all other mail".to_string(),
+            scope if scope.starts_with("id=") => String::new(),
+            scope => format!(" with {scope}"),
+        };
+        let by = hold.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+        let reason = hold.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        self.screen.wrapped(&format!("  {time} {done}{scope}{by}{reason}"))
+    }
+
+    /// Prints a report about the message.
+    ///
+    /// For a report, prints the message that it is about.
+    fn report(&mut self, report: &ReportLine<'_>, spool_id: &str) -> io::Result<()> {
+        let which = match report.report_id == spool_id {
+            true => format!("is the report about {}", report.spool_id),
+            false => format!("report {}", report.report_id),
+        };
+        let counts = report.recipients.all().into_iter().filter(|(_, count)| *count > 0);
+        let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+        let (to, time, counts) = (&report.to, self.time(&report.time), counts.join(", "));
+        self.screen.wrapped(&format!("  {which}, sent to {to} {time}: {counts}"))
+    }
+
+    fn recipient(&mut self, recipient: &RecipientHistory<'_>) -> io::Result<()> {
+        let address = recipient.address.unwrap_or("an unknown recipient");
+        self.screen.wrapped(&format!("  to {address}"))?;
+        recipient.attempts.iter().try_for_each(|entry| self.attempt(entry))?;
+        let is_ended = recipient.attempts.last().is_some_and(|entry| entry.status.is_final());
+        for queued in recipient.queued.iter().filter(|_| !is_ended) {
+            let QueuedRecipient { state, channel, host, .. } = queued;
+            self.screen.wrapped(&format!("    {state} for {channel}/{host}"))?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, entry: &StatusLine<'_>) -> io::Result<()> {
+        let StatusLine { status, channel, host, delay, delays, .. } = entry;
+        let code = entry.code.as_ref().map_or(String::new(), |code| format!(" {code}"));
+        let parts = [
+            Some(format!(", {channel}/{host}")),
+            // The type of the name, `dns;`, is of no use here.
+            entry.remote.as_ref().map(|remote| {
+                let name = remote.split_once(';').map_or(&**remote, |(_, name)| name.trim());
+                format!(" at {name}")
+            }),
+            Some(entry.agent.map_or(", no agent".into(), |agent| format!(", agent {agent}"))),
+            delays.attempt.map(|took| format!(", took {took:.3} s")),
+            (entry.others > 0).then(|| format!(", with {}", others(entry))),
+        ];
+        let (time, word, answer) = (self.time(&entry.time), status.word(), answer(entry));
+        let parts: String = parts.into_iter().flatten().collect();
+        self.screen.wrapped(&format!("    {time} {word}{code}{parts}{answer}"))?;
+        if !status.is_final() {
+            return Ok(());
+        }
+        let (router, queue) = (delays.router, delays.queue);
+        let attempt = delays.attempt.map(|took| format!(", {took:.3} s in the attempt"));
+        self.screen.wrapped(&format!(
+            "      {delay:.3} s after arrival: {router:.3} s in the router, {queue:.3} s in the \
+             queue{}",
+            attempt.unwrap_or_default()
+        ))
+    }
+
+    /// A time of the log, for people.
+    fn time(&self, time: &str) -> String {
+        time.parse().map_or_else(|_| time.to_string(), |time| self.clock(time))
+    }
+
+    fn clock(&self, time: jiff::Timestamp) -> String {
+        time.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    }
+}
+
+/// A client, with what is known about it.
+fn client(line: &SmtpLine<'_>) -> String {
+    let client = &line.smtp;
+    let facts = [("login", &client.login), ("TLS", &client.tls)].into_iter();
+    let facts = facts.filter_map(|(name, fact)| Some(format!(", {name} {}", fact.as_ref()?)));
+    format!("{} by {}{}", client.client, client.service, facts.collect::<String>())
+}
+
 /// Recipients: those with attempts in the order of the first one, then those of the spool.
 fn recipients(history: &History) -> Vec<RecipientHistory<'_>> {
-    let tried = history.attempts.iter().map(|entry| entry.recipient.as_deref());
-    let in_spool = history.queued.iter().map(|queued| Some(&*queued.recipient));
     let mut all: Vec<RecipientHistory<'_>> = Vec::new();
     let mut index_of: HashMap<Option<&str>, usize> = HashMap::new();
-    for address in tried.chain(in_spool) {
-        index_of.entry(address).or_insert_with(|| {
-            all.push(RecipientHistory { address, attempts: Vec::new(), queued: Vec::new() });
+    let tried =
+        history.attempts.iter().map(|entry| (entry.recipient.as_deref(), Some(entry), None));
+    let in_spool =
+        history.queued.iter().map(|queued| (Some(&*queued.recipient), None, Some(queued)));
+    for (address, attempt, queued) in tried.chain(in_spool) {
+        let index = *index_of.entry(address).or_insert_with(|| {
+            all.push(RecipientHistory { address, ..RecipientHistory::default() });
             all.len() - 1
         });
-    }
-    for entry in &history.attempts {
-        all[index_of[&entry.recipient.as_deref()]].attempts.push(entry);
-    }
-    for queued in &history.queued {
-        all[index_of[&Some(&*queued.recipient)]].queued.push(queued);
+        all[index].attempts.extend(attempt);
+        all[index].queued.extend(queued);
     }
     all
-}
-
-fn print_recipient(
-    screen: &mut Screen<'_>,
-    recipient: &RecipientHistory<'_>,
-    zone: &TimeZone,
-) -> io::Result<()> {
-    let address = recipient.address.unwrap_or("an unknown recipient");
-    screen.wrapped(&format!("  to {address}"))?;
-    for entry in &recipient.attempts {
-        print_attempt(screen, entry, zone)?;
-    }
-    let is_ended = recipient.attempts.last().is_some_and(|entry| entry.status.is_final());
-    for queued in recipient.queued.iter().filter(|_| !is_ended) {
-        let line = format!("    {} for {}/{}", queued.state, queued.channel, queued.host);
-        screen.wrapped(&line)?;
-    }
-    Ok(())
-}
-
-fn print_attempt(
-    screen: &mut Screen<'_>,
-    entry: &StatusLine<'_>,
-    zone: &TimeZone,
-) -> io::Result<()> {
-    let mut line = format!("    {} {}", time(entry, zone), entry.status.word());
-    if let Some(code) = &entry.code {
-        line.push_str(&format!(" {code}"));
-    }
-    line.push_str(&format!(", {}/{}", entry.channel, entry.host));
-    if let Some(remote) = &entry.remote {
-        // The type of the name, `dns;`, is of no use here.
-        let name = remote.split_once(';').map_or(&**remote, |(_, name)| name.trim());
-        line.push_str(&format!(" at {name}"));
-    }
-    match entry.agent {
-        Some(agent) => line.push_str(&format!(", agent {agent}")),
-        None => line.push_str(", no agent"),
-    }
-    if let Some(took) = entry.delays.attempt {
-        line.push_str(&format!(", took {took:.3} s"));
-    }
-    if entry.others > 0 {
-        line.push_str(&format!(", with {}", others(entry)));
-    }
-    line.push_str(&agent_answer(entry));
-    screen.wrapped(&line)?;
-    if !entry.status.is_final() {
-        return Ok(());
-    }
-    let (delay, delays) = (entry.delay, entry.delays);
-    let (router, queue) = (delays.router, delays.queue);
-    let attempt =
-        delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
-    screen.wrapped(&format!(
-        "      {delay:.3} s after arrival: {router:.3} s in the router, {queue:.3} s in the \
-         queue{attempt}"
-    ))
 }
 
 /// Number of messages that wait because of an attempt at another one.
@@ -254,7 +218,7 @@ fn others(entry: &StatusLine<'_>) -> String {
 }
 
 /// Text of the attempt on one line, after a colon, if any.
-fn agent_answer(entry: &StatusLine<'_>) -> String {
+fn answer(entry: &StatusLine<'_>) -> String {
     let text = match entry.text.trim() {
         "" => entry.reply.as_deref().unwrap_or_default(),
         text => text,
@@ -264,18 +228,6 @@ fn agent_answer(entry: &StatusLine<'_>) -> String {
         "" => String::new(),
         text => format!(": {text}"),
     }
-}
-
-fn time(entry: &StatusLine<'_>, zone: &TimeZone) -> String {
-    shown_time(&entry.time, zone)
-}
-
-fn shown_time(time: &str, zone: &TimeZone) -> String {
-    time.parse().map_or_else(|_| time.to_string(), |time| clock(time, zone))
-}
-
-fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
-    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -364,7 +316,7 @@ mod tests {
         let mut histories = HistorySearch::about(TraceSubject::parse(what));
         lines().into_iter().for_each(|line| histories.take(line));
         if histories.needs_second_pass() {
-            lines().into_iter().for_each(|line| histories.take_again(line));
+            lines().into_iter().for_each(|line| histories.take_in_second_pass(line));
         }
         histories.finish()
     }
@@ -417,7 +369,7 @@ mod tests {
 
     fn check(histories: &[History], as_json: bool, expected: Expect) {
         let mut out = Vec::new();
-        print(&mut Screen::new(&mut out), histories, as_json, &TimeZone::UTC)
+        print(&mut Screen::new(&mut out), histories, &[], as_json, &TimeZone::UTC)
             .expect("a Vec takes everything");
         expected.assert_eq(&String::from_utf8(out).expect("text"));
     }
@@ -513,7 +465,8 @@ mod tests {
     fn print_wraps_lines_at_words() {
         let mut out = Vec::new();
         let mut screen = Screen::styled_on(&mut out, Some(60), false);
-        print(&mut screen, &traced(ID), false, &TimeZone::UTC).expect("a Vec takes everything");
+        print(&mut screen, &traced(ID), &[], false, &TimeZone::UTC)
+            .expect("a Vec takes everything");
         drop(screen);
         let out = String::from_utf8(out).expect("text");
         assert!(out.lines().all(|line| line.len() <= 60), "{out}");

@@ -3,11 +3,10 @@
 //! The log has no lines on messages that were never tried.
 
 use super::histories::{History, HistorySearch};
-use crate::failure::Failure;
+use crate::failure::{Failure, only_users_of};
 use crate::format::count;
 use crate::message::envelope::QueuedRecipient;
 use crate::message::files::{for_each_name, read};
-use crate::rights::only_users_of;
 use std::io::ErrorKind;
 use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE};
 use zsched_format::time::Timestamp;
@@ -21,7 +20,7 @@ pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), F
         name,
         MAX_CONTROL_FILE_SIZE,
     ) {
-        Ok((file, (_, came))) => take(name, &file, came, histories),
+        Ok((file, (_, arrived))) => take(name, &file, arrived, histories),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => unreadable += 1,
         // It has just left, or is damaged. The scheduler logs the latter.
         Err(_) => {}
@@ -39,12 +38,12 @@ pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), F
 }
 
 /// Adds a message, or some of its recipients, if they match.
-fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut HistorySearch) {
-    let spool_id = SpoolId { number: name.number(), modified: came }.to_string();
+fn take(name: &SpoolName, file: &ControlFile, arrived: Timestamp, histories: &mut HistorySearch) {
+    let spool_id = SpoolId { number: name.number(), modified: arrived }.to_string();
     let message_id = control_file::message_id(file);
     let all = histories.subject.matches_message(&spool_id, message_id.as_deref());
-    let is_it = |index: &usize| all || histories.subject.matches_recipient(file, *index);
-    let matching: Vec<usize> = (0..file.recipients.len()).filter(is_it).collect();
+    let is_wanted = |index: &usize| all || histories.subject.matches_recipient(file, *index);
+    let matching: Vec<usize> = (0..file.recipients.len()).filter(is_wanted).collect();
     let Some(first) = matching.first() else {
         return;
     };
@@ -54,7 +53,7 @@ fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut H
         spool_id,
         message_id,
         sender: sender.map(|sender| text(sender.quad.user)),
-        came: Some(came.nanoseconds() / 1_000_000),
+        arrived: Some(arrived.nanoseconds() / 1_000_000),
         queued: matching.iter().map(|index| QueuedRecipient::new(file, *index)).collect(),
         ..History::default()
     });

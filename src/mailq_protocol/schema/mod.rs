@@ -10,7 +10,9 @@ mod smtp;
 mod wait;
 
 pub use smtp::{RecentSmtpCounts, SmtpAlarm, SmtpReason, SmtpTraffic};
-pub use wait::{Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait};
+pub use wait::{
+    Cause, CurrentMessage, HoldAuthor, LimitAuthor, MessageRemark, Rank, Wait, WaitLine,
+};
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -337,6 +339,65 @@ pub struct QueuedMessage {
     pub expires: Option<f64>,
     /// Last text of an agent.
     pub text: Option<String>,
+}
+
+/// A message: the answer to `SHOW JSON MESSAGE`. Its destinations follow, as `destinations`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageStatus {
+    /// Its spool id.
+    pub id: String,
+    /// The number that the names of its files begin with.
+    pub number: u64,
+    /// The name of its control file.
+    pub name: String,
+    /// When its message file was modified.
+    pub arrived: f64,
+    /// When it was routed.
+    pub routed: f64,
+    /// Seconds since it arrived.
+    pub age: i64,
+    /// Priority, 0 to 9; 0 is the most urgent.
+    pub priority: u8,
+    /// Recipients that are not final.
+    pub recipients: u32,
+    /// All recipients, including final ones.
+    pub recipients_in_all: u32,
+    /// Recipients that have failed.
+    pub failed: u32,
+    /// True if the message is held as a whole.
+    pub held: bool,
+    /// True if all recipients are final, and the message is being removed from the spool.
+    pub leaving: bool,
+    /// The report to its sender: `planned`, `requested` or `failed`.
+    pub report: Option<String>,
+    /// The deadline that its sender has set.
+    pub deliver_by: Option<f64>,
+    /// True if the message fails at the deadline; otherwise its sender gets a report.
+    pub deliver_by_returns: Option<bool>,
+}
+
+/// A destination of a message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageDestination {
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Recipients that are not final.
+    pub recipients: u32,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// `due`, `with-agent`, `waiting` or `held`.
+    pub place: String,
+    /// Expiry, in seconds since 1970.
+    pub expires: Option<f64>,
+    /// Offsets of the recipients' lines in the control file; at most the first thousand.
+    pub offsets: Vec<u32>,
+    /// Reason for waiting.
+    #[serde(flatten)]
+    pub wait: Wait,
 }
 
 /// An override in force: a line of `SHOW JSON ORDERS`.

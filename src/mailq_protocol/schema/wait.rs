@@ -53,8 +53,8 @@ pub struct Wait {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
     /// `in-line`, `refused`, `window`: the limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub most: Option<u64>,
+    #[serde(rename = "most", skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
     /// `in-line`, `refused`, `window`: the number in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
@@ -81,6 +81,37 @@ pub struct Wait {
     /// Rank of its message, in a ring that selects work by message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
+}
+
+/// What mail waits for: a line of `SHOW JSON WHY`.
+///
+/// It is about messages for a destination that wait for the same, or about one of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitLine {
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Number of messages.
+    pub messages: u64,
+    /// Number of agent reports.
+    pub attempts: u64,
+    /// Reason for waiting.
+    #[serde(flatten)]
+    pub wait: Wait,
+}
+
+/// What is known about a message as a whole: another line of `SHOW JSON WHY`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageRemark {
+    /// `deadline`, `report` or `on-disk`; or `more`, for what the answer leaves out.
+    pub why: String,
+    /// When it is loaded again, or its deadline.
+    pub at: Option<f64>,
+    /// A sentence for people.
+    pub sentence: String,
 }
 
 /// The report that a destination is unreachable.

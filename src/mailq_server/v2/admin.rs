@@ -1,4 +1,4 @@
-//! `RETIRE`, `RELOAD` and `LOG`: commands about the scheduler itself.
+//! `RETIRE`, `JOB`, `RELOAD` and `LOG`: commands about agents, bulk jobs and the scheduler itself.
 
 use super::arguments::{Arguments, SyntaxError};
 use super::operator_order::OperatorOrder;

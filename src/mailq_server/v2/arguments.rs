@@ -91,8 +91,8 @@ impl Arguments {
     ///
     /// Returns true if it was.
     pub fn take_if(&mut self, text: &str) -> bool {
-        let is_it = self.words.front().is_some_and(|word| word.text == text);
-        is_it && self.words.pop_front().is_some()
+        let is_next = self.words.front().is_some_and(|word| word.text == text);
+        is_next && self.words.pop_front().is_some()
     }
 
     /// Takes the next word; an error says that `what` is missing.

@@ -6,8 +6,9 @@
 
 use super::arguments::{Arguments, SyntaxError};
 use super::json;
-use super::json::events::FeedEvent;
 use super::selection::{MessageName, Selection};
+use super::task::{Reply, ReplyResult, SessionContext};
+use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
@@ -16,6 +17,119 @@ use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum number of bytes that wait for one subscriber.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
+
+/// An event. Times are seconds since 1970.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum FeedEvent<'a> {
+    /// A message was accepted.
+    Arrived {
+        /// Time of the event.
+        time: f64,
+        /// Its spool id.
+        id: String,
+        /// Recipients that are not finished.
+        recipients: u32,
+    },
+    /// An agent reported about a recipient, or ended without a report.
+    Attempt {
+        /// Time of the event.
+        time: f64,
+        /// The message's spool id.
+        id: String,
+        /// Channel of its destination.
+        channel: &'a str,
+        /// Host of its destination.
+        host: &'a str,
+        /// Process id of the agent.
+        pid: Option<u32>,
+        /// Offset of the recipient's line in the control file; the first of several.
+        offset: u32,
+        /// Number of recipients, if more than one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        recipients: Option<usize>,
+        /// The result: `delivered`, `deferred` or `failed`.
+        status: &'a str,
+        /// Status word of the agent's report; `null` without a report.
+        report: Option<&'a str>,
+        /// Text of the report.
+        text: &'a str,
+    },
+    /// A recipient is finished.
+    Finished {
+        /// Time of the event.
+        time: f64,
+        /// The message's spool id.
+        id: String,
+        /// Channel of its destination.
+        channel: &'a str,
+        /// Host of its destination.
+        host: &'a str,
+        /// Offset of the recipient's line in the control file; the first of several.
+        offset: u32,
+        /// Number of recipients, if more than one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        recipients: Option<usize>,
+        /// `delivered`, `failed`, `expired`, `deleted`, `rerouted` or `found`.
+        ///
+        /// `found`: the control file shows that another program has finished it.
+        state: &'a str,
+    },
+    /// A message has left the spool.
+    Left {
+        /// Time of the event.
+        time: f64,
+        /// Its spool id.
+        id: String,
+    },
+    /// An agent was started.
+    AgentStarted {
+        /// Time of the event.
+        time: f64,
+        /// Its process id.
+        pid: u32,
+        /// Its channel.
+        channel: &'a str,
+        /// The first host that it works for.
+        host: Option<&'a str>,
+        /// Pattern of the clause that it serves.
+        ring: String,
+    },
+    /// An agent has ended.
+    AgentEnded {
+        /// Time of the event.
+        time: f64,
+        /// Its process id; `null` if it could not be started.
+        pid: Option<u32>,
+        /// Its channel.
+        channel: &'a str,
+        /// The last host that it worked for.
+        host: Option<&'a str>,
+        /// Pattern of the clause that it served.
+        ring: String,
+        /// How it ended, as text.
+        how: String,
+    },
+    /// An operator gave an order.
+    Order {
+        /// Time of the event.
+        time: f64,
+        /// The operator.
+        by: &'a str,
+        /// The request.
+        order: &'a str,
+    },
+    /// A new configuration was loaded.
+    Reloaded {
+        /// Time of the event.
+        time: f64,
+    },
+    /// Events were lost because the subscriber did not read them in time.
+    Dropped {
+        /// Number of events.
+        count: u64,
+    },
+}
 
 /// All subscribers.
 #[derive(Default)]
@@ -105,9 +219,10 @@ impl SubscriptionFilter {
     fn matches(&self, about: &EventSubject<'_>) -> bool {
         let goes_there =
             |wanted: &DestinationPattern| about.destinations.iter().any(|d| wanted.matches(d));
-        let is_it =
+        let is_about =
             |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.matches(id, name));
-        self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)
+        self.destinations.as_ref().is_none_or(goes_there)
+            && self.message.as_ref().is_none_or(is_about)
     }
 }
 
@@ -148,6 +263,11 @@ impl QueuedLines {
             json::line(&mut self.lines, &FeedEvent::Dropped { count });
         }
     }
+}
+
+/// Answers `SUBSCRIBE`.
+pub(crate) fn subscribe(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    Ok(Reply::Stream(context.subscribers.subscribe(SubscriptionFilter::parse(rest)?)))
 }
 
 #[cfg(test)]

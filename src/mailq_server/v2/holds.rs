@@ -44,7 +44,7 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
     let (scope, kind) = match target {
         HoldTarget::Messages(selection) => {
             let order =
-                OperatorOrder::about_messages(Verb::Hold(reason), selection, dry_run, context);
+                OperatorOrder::for_messages(Verb::Hold(reason), selection, dry_run, context);
             return Ok(Reply::change(order.with_progress(progress, context.now)));
         }
         HoldTarget::Scope(scope) => (Some(scope), OrderKind::Hold),
@@ -77,7 +77,7 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
     words.end()?;
     let scope = match target {
         HoldTarget::Messages(selection) => {
-            let order = OperatorOrder::about_messages(Verb::Release, selection, dry_run, context);
+            let order = OperatorOrder::for_messages(Verb::Release, selection, dry_run, context);
             return Ok(Reply::change(order.with_progress(progress, context.now)));
         }
         HoldTarget::Scope(scope) => Some(scope),
@@ -119,8 +119,8 @@ impl HoldTarget {
 fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let message = core.view().message(name.number)?;
     let has_recipients = message.pending > 0 || message.is_partial;
-    let is_it = name.matches(message.spool_id(), &message.name);
-    (is_it && has_recipients && !message.is_removing).then(|| message.spool_id())
+    let is_named = name.matches(message.spool_id(), &message.name);
+    (is_named && has_recipients && !message.is_removing).then(|| message.spool_id())
 }
 
 /// Returns the held message with this name.

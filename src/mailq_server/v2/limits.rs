@@ -35,7 +35,7 @@ pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
     if orders.is_empty() {
         return Err(SyntaxError::new(rest.len(), format!("a limit is missing: {}", keywords())));
     }
-    Ok(Reply::change(OperatorOrder::all_of(OrderKind::Set, orders).with_limits(changes)))
+    Ok(Reply::change(OperatorOrder::sequence(OrderKind::Set, orders).with_limits(changes)))
 }
 
 /// `UNSET what limit ...`
@@ -67,7 +67,7 @@ pub(super) fn unset(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResul
         next = words.next_word();
     }
     words.end()?;
-    Ok(Reply::change(OperatorOrder::all_of(OrderKind::Unset, orders).with_limits(changes)))
+    Ok(Reply::change(OperatorOrder::sequence(OrderKind::Unset, orders).with_limits(changes)))
 }
 
 fn change(limit: LimitName, old: Option<u32>, new: Option<u32>) -> LimitChange {

@@ -22,17 +22,16 @@
 //! | [`session`] | one client: input lines, answers, login state |
 //! | [`unauthenticated`] | a session before its login |
 //! | [`mod@requests`] | the table of requests: words, permission, handler |
-//! | [`arguments`], [`selection`], [`address_pattern`] | words and options of a request; selection of mail |
+//! | [`arguments`], [`selection`], [`addresses`] | words and options of a request; selection of mail |
 //! | [`task`] | kinds of answers, and the tasks that produce them step by step |
-//! | [`show`], [`show_thread`], [`counters`] | the texts |
+//! | [`show_queue`], [`show_why`], [`remarks`], [`counters`] | the texts |
 //! | [`json`] | the views for programs |
-//! | [`search`], [`address_filter`] | search for selected mail, in the queue and in control files |
+//! | [`search`], [`rows`] | search for selected mail; a row for each thing that is found |
 //! | [`operator_order`] | orders given to the core once, or about many messages, in steps |
-//! | [`holds`], [`limits`], [`admin`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
+//! | [`holds`], [`limits`], [`admin`] | HOLD and RELEASE; SET and UNSET; RETIRE, JOB, RELOAD and LOG |
 //! | [`orders`] | ETRN and KILL |
-//! //! | [`outcome`] | the answer to an order |
-//! | [`events`] | subscribers of the event feed |
-//! | [`request_counters`] | counters of requests |
+//! | [`outcome`] | the answer to an order |
+//! | [`events`] | the event feed and its subscribers |
 //!
 //! Code here has no side effects. What a session needs from a disk, and what it wants changed, it
 //! returns as a [`Demand`]; the shell passes the result back to the session. A new request is a row
@@ -47,20 +46,18 @@ mod arguments;
 
 mod selection;
 
-mod address_pattern;
+mod addresses;
 
 mod task;
 
-mod show;
-mod show_thread;
-mod show_why;
-
 mod counters;
+mod show_queue;
+mod show_why;
+mod remarks;
 pub mod json;
 
 mod search;
-
-mod address_filter;
+mod rows;
 
 mod operator_order;
 
@@ -74,11 +71,10 @@ mod outcome;
 
 pub mod events;
 
-mod request_counters;
-
-pub use address_pattern::AddressPattern;
+pub use addresses::AddressPattern;
 pub use arguments::{Arguments, SyntaxError, Word};
-pub use request_counters::RequestCounters;
+pub use counters::RequestCounters;
+
 pub use requests::{Request, requests};
 pub use selection::{FileCriteria, Selection};
 pub use session::{MAX_REQUEST_LEN, Session};

@@ -44,19 +44,23 @@ pub(super) fn priority(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult
     let (level, selection) = next_word(rest);
     let level = std::str::from_utf8(level).ok().and_then(zsched_format::priority::parse);
     match level {
-        Some(level) => about_mail(selection, Verb::Priority(level), context),
+        Some(level) => order_for_selection(selection, Verb::Priority(level), context),
         None => Err(SyntaxError::new(0, "the priority is a digit, or z")),
     }
 }
 
 /// `RETRY selection` and the like: an action on the selected mail.
-pub(super) fn about_mail(rest: &[u8], verb: Verb, context: &SessionContext<'_>) -> ReplyResult {
+pub(super) fn order_for_selection(
+    rest: &[u8],
+    verb: Verb,
+    context: &SessionContext<'_>,
+) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let selection = Selection::take(&mut words)?;
     let (dry_run, progress) = (words.flag("dry-run")?, words.flag("progress")?);
     words.end()?;
     selection.require(rest.len())?;
-    let order = OperatorOrder::about_messages(verb, selection, dry_run, context);
+    let order = OperatorOrder::for_messages(verb, selection, dry_run, context);
     Ok(Reply::change(order.with_progress(progress, context.now)))
 }
 
@@ -66,15 +70,19 @@ pub(super) fn about_mail(rest: &[u8], verb: Verb, context: &SessionContext<'_>) 
 /// unknown request here, too.
 pub(super) fn reroute(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
-    if is_selection { about_mail(rest, Verb::Reroute, context) } else { Ok(Reply::Unknown) }
+    if is_selection {
+        order_for_selection(rest, Verb::Reroute, context)
+    } else {
+        Ok(Reply::Unknown)
+    }
 }
 
-/// An order, and its progress: first the messages that a search finds, then the rest.
+/// An order, and its progress: first the messages that a search finds, then what follows them.
 pub(super) struct OperatorOrder {
     kind: OrderKind,
     dry_run: bool,
     messages: Option<MessageOrder>,
-    rest: Rest,
+    follow_up: FollowUp,
     /// What was changed, or would be changed by a dry run.
     sum: Effect,
     /// Limits that it changes.
@@ -84,7 +92,7 @@ pub(super) struct OperatorOrder {
 }
 
 /// What follows the messages.
-enum Rest {
+enum FollowUp {
     /// Nothing.
     Nothing,
     /// These orders.
@@ -113,18 +121,18 @@ struct MessageOrder {
 impl OperatorOrder {
     /// Creates an order that is given once.
     pub(super) fn new(kind: OrderKind, order: Order) -> OperatorOrder {
-        OperatorOrder::all_of(kind, vec![order])
+        OperatorOrder::sequence(kind, vec![order])
     }
 
     /// Creates an order in several parts.
-    pub(super) fn all_of(kind: OrderKind, orders: Vec<Order>) -> OperatorOrder {
-        let (rest, sum) = (Rest::Orders(orders.into_iter()), Effect::default());
-        OperatorOrder { rest, ..OperatorOrder::finished(kind, sum) }
+    pub(super) fn sequence(kind: OrderKind, orders: Vec<Order>) -> OperatorOrder {
+        let (follow_up, sum) = (FollowUp::Orders(orders.into_iter()), Effect::default());
+        OperatorOrder { follow_up, ..OperatorOrder::finished(kind, sum) }
     }
 
     fn finished(kind: OrderKind, sum: Effect) -> OperatorOrder {
-        let (messages, rest, limits) = (None, Rest::Nothing, Vec::new());
-        OperatorOrder { kind, dry_run: false, messages, rest, sum, limits, next_report: None }
+        let (messages, follow_up, limits) = (None, FollowUp::Nothing, Vec::new());
+        OperatorOrder { kind, dry_run: false, messages, follow_up, sum, limits, next_report: None }
     }
 
     /// Reports its progress to the client if that is wanted.
@@ -139,9 +147,9 @@ impl OperatorOrder {
 
     /// Creates a dry run of a change.
     pub(super) fn dry_run(kind: OrderKind, change: HoldChange) -> OperatorOrder {
-        let rest = Rest::DryRun(change, 0);
+        let follow_up = FollowUp::DryRun(change, 0);
         let finished = OperatorOrder::finished(kind, Effect::default());
-        OperatorOrder { dry_run: true, rest, ..finished }
+        OperatorOrder { dry_run: true, follow_up, ..finished }
     }
 
     /// Creates an order that is refused.
@@ -151,7 +159,7 @@ impl OperatorOrder {
     }
 
     /// Creates an order about the selected messages; nothing is done yet.
-    pub(super) fn about_messages(
+    pub(super) fn for_messages(
         verb: Verb,
         selection: Selection,
         dry_run: bool,
@@ -186,11 +194,11 @@ impl OperatorOrder {
             return OperatorOrder::refused(OrderKind::Release, OrderRefusal::NotFound);
         }
         let all = Selection::default();
-        let mut order = OperatorOrder::about_messages(Verb::Release, all, dry_run, context);
+        let mut order = OperatorOrder::for_messages(Verb::Release, all, dry_run, context);
         order.messages.iter_mut().for_each(|messages| messages.not_examined = 0);
-        order.rest = match dry_run {
-            true => Rest::DryRun(HoldChange::ReleaseAll, 0),
-            false => Rest::Orders(vec![Order::ReleaseAll].into_iter()),
+        order.follow_up = match dry_run {
+            true => FollowUp::DryRun(HoldChange::ReleaseAll, 0),
+            false => FollowUp::Orders(vec![Order::ReleaseAll].into_iter()),
         };
         order
     }
@@ -218,19 +226,19 @@ impl OperatorOrder {
             }
             // If only messages were held, RELEASE ALL has nothing left to release.
             if self.sum.messages > 0 && nothing_is_held(context) {
-                self.rest = Rest::Nothing;
+                self.follow_up = FollowUp::Nothing;
             }
         }
-        match std::mem::replace(&mut self.rest, Rest::Nothing) {
-            Rest::Nothing => Step::Done,
-            Rest::Orders(mut orders) => match orders.next() {
+        match std::mem::replace(&mut self.follow_up, FollowUp::Nothing) {
+            FollowUp::Nothing => Step::Done,
+            FollowUp::Orders(mut orders) => match orders.next() {
                 Some(order) => {
-                    self.rest = Rest::Orders(orders);
+                    self.follow_up = FollowUp::Orders(orders);
                     Step::Order(order)
                 }
                 None => Step::Done,
             },
-            Rest::DryRun(change, index) => {
+            FollowUp::DryRun(change, index) => {
                 let mut next = Some(index);
                 let scheduler = context.scheduler;
                 self.sum.add(&scheduler.view().dry_run_reapply(
@@ -239,7 +247,7 @@ impl OperatorOrder {
                     MAX_THREADS_PER_STEP,
                 ));
                 if let Some(index) = next {
-                    self.rest = Rest::DryRun(change, index);
+                    self.follow_up = FollowUp::DryRun(change, index);
                 }
                 Step::Pause
             }
@@ -285,13 +293,13 @@ impl Task for OperatorOrder {
     }
 
     fn progress(&self) -> String {
-        let far = outcome::effect_counts(&self.sum);
+        let done = outcome::effect_counts(&self.sum);
         match &self.messages {
             None => "the order is carried out completely".to_string(),
             Some(MessageOrder { ordered: Some(_), .. }) => {
-                format!("{far}, and up to {MAX_ENTRIES_PER_STEP} messages in progress")
+                format!("{done}, and up to {MAX_ENTRIES_PER_STEP} messages in progress")
             }
-            Some(_) => far,
+            Some(_) => done,
         }
     }
 }
@@ -305,7 +313,7 @@ impl MessageOrder {
         match self.search.next(context) {
             ControlFlow::Break(step) => step,
             ControlFlow::Continue(found) if dry_run => {
-                found.iter().for_each(|found| sum.add(&self.foresee(found, context)));
+                found.iter().for_each(|found| sum.add(&self.predict_effect(found, context)));
                 Step::Pause
             }
             ControlFlow::Continue(found) if found.is_empty() => Step::Pause,
@@ -314,7 +322,7 @@ impl MessageOrder {
     }
 
     /// Counts what an order about this entry would change.
-    fn foresee(&mut self, found: &Selected, context: &SessionContext<'_>) -> Effect {
+    fn predict_effect(&mut self, found: &Selected, context: &SessionContext<'_>) -> Effect {
         let is_new = self.last != Some(found.target.number);
         self.last = Some(found.target.number);
         match self.verb {
@@ -396,7 +404,7 @@ mod tests {
     fn progress_is_reported_once_a_second_if_wanted() {
         let start = Timestamp::from_seconds(1_000);
         let reports = |is_wanted| {
-            let order = OperatorOrder::all_of(OrderKind::Other, Vec::new());
+            let order = OperatorOrder::sequence(OrderKind::Other, Vec::new());
             let mut order = order.with_progress(is_wanted, start);
             let mut out = Vec::new();
             for tenth in 0..25 {

@@ -45,9 +45,9 @@ pub(super) fn answer(
         return format!("-{}\n", refused(kind, refusal, effect));
     }
     if let Some(error) = effect.unstored {
-        let far = effect_counts(effect);
+        let done = effect_counts(effect);
         return format!(
-            "-in force, but could not be stored: {error}; storing is retried ({far})\n"
+            "-in force, but could not be stored: {error}; storing is retried ({done})\n"
         );
     }
     let Effect { messages, recipients, threads, busy, held, agents, started, .. } = *effect;
@@ -80,12 +80,12 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
         (OrderRefusal::NotFound, _) => "no matching mail now".to_string(),
         (OrderRefusal::Already, _) => "already held".to_string(),
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
-            let far = effect_counts(effect);
-            format!("at most {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
+            let done = effect_counts(effect);
+            format!("at most {MAX_HELD_MESSAGES} messages can be held one by one ({done})")
         }
         (OrderRefusal::TooMany, OrderKind::Priority) => {
-            let far = effect_counts(effect);
-            format!("at most {MAX_HELD_MESSAGES} messages can have a priority set ({far})")
+            let done = effect_counts(effect);
+            format!("at most {MAX_HELD_MESSAGES} messages can have a priority set ({done})")
         }
         (OrderRefusal::TooMany, OrderKind::Set) => {
             format!("at most {MAX_OVERRIDES} limits can be set")

@@ -5,11 +5,11 @@
 //! words is used.
 
 use super::arguments::SyntaxError;
-use super::json::message::OutputFormat;
+use super::counters::RequestCounters;
 use super::operator_order::{self, Verb};
-use super::request_counters::RequestCounters;
+use super::show_why::{self, OutputFormat};
 use super::task::{Reply, ReplyResult, SessionContext};
-use super::{admin, counters, holds, json, limits, orders, show, show_thread};
+use super::{admin, counters, events, holds, json, limits, orders, show_queue};
 use crate::attributes::Attributes;
 use crate::queue_report::ReportForm;
 
@@ -68,37 +68,43 @@ pub fn requests() -> &'static [Request] {
 }
 
 static REQUESTS: &[Request] = &[
-    row(&["SHOW", "SNMP"], Attributes::SNMP, |_, _| show::report(ReportForm::Totals))
+    row(&["SHOW", "SNMP"], Attributes::SNMP, |_, _| show_queue::report(ReportForm::Totals))
         .counted(|counters| &mut counters.show_snmp),
-    row(&["SHOW", "QUEUE", "SHORT"], Attributes::QQ, |_, _| show::report(ReportForm::Short))
+    row(&["SHOW", "QUEUE", "SHORT"], Attributes::QQ, |_, _| show_queue::report(ReportForm::Short))
         .counted(|counters| &mut counters.show_short),
-    row(&["SHOW", "QUEUE", "THREADS"], Attributes::TT, |_, _| show::report(ReportForm::Full))
+    row(&["SHOW", "QUEUE", "THREADS"], Attributes::TT, |_, _| show_queue::report(ReportForm::Full))
         .counted(|counters| &mut counters.show_threads),
-    row(&["SHOW", "QUEUE", "THREADS2"], Attributes::TT, |_, _| show::report(ReportForm::Threads))
-        .counted(|counters| &mut counters.show_threads2),
-    row(&["SHOW", "THREAD"], Attributes::TT, show_thread::answer)
+    row(&["SHOW", "QUEUE", "THREADS2"], Attributes::TT, |_, _| {
+        show_queue::report(ReportForm::Threads)
+    })
+    .counted(|counters| &mut counters.show_threads2),
+    row(&["SHOW", "THREAD"], Attributes::TT, show_queue::thread)
         .counted(|counters| &mut counters.show_thread),
     row(&["SHOW", "COUNTERS"], Attributes::NONE, |_, _| counters::answer())
         .counted(|counters| &mut counters.show_counters),
-    row(&["SHOW", "WHY"], Attributes::TT.or(Attributes::WHY), show::why),
+    row(&["SHOW", "WHY"], Attributes::TT.or(Attributes::WHY), |rest, context| {
+        show_why::answer(rest, OutputFormat::Text, context)
+    }),
     row(&["SHOW", "MESSAGE"], Attributes::TT, |rest, context| {
-        json::message::answer(rest, OutputFormat::Text, context)
+        json::messages::message(rest, OutputFormat::Text, context)
     }),
-    row(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, |_, context| json::summary::answer(context)),
-    row(&["SHOW", "JSON", "THREADS"], Attributes::TT, |rest, _| json::threads::answer(rest)),
-    row(&["SHOW", "JSON", "AGES"], Attributes::TT, json::ages::answer),
-    row(&["SHOW", "JSON", "RINGS"], Attributes::TT, |_, context| json::rings::answer(context)),
-    row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, _| json::agents::answer()),
-    row(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
+    row(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, |_, context| json::summary::summary(context)),
+    row(&["SHOW", "JSON", "THREADS"], Attributes::TT, |rest, _| json::threads::threads(rest)),
+    row(&["SHOW", "JSON", "AGES"], Attributes::TT, json::threads::ages),
+    row(&["SHOW", "JSON", "RINGS"], Attributes::TT, |_, context| json::rings::rings(context)),
+    row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, context| json::rings::agents(context)),
+    row(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::messages),
     row(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, |rest, context| {
-        json::message::answer(rest, OutputFormat::Json, context)
+        json::messages::message(rest, OutputFormat::Json, context)
     }),
-    row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::wait::answer),
-    row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
+    row(&["SHOW", "JSON", "WHY"], Attributes::TT, |rest, context| {
+        show_why::answer(rest, OutputFormat::Json, context)
+    }),
+    row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, context| json::orders::answer(context)),
     row(&["SHOW", "JSON", "JOBS"], Attributes::TT, json::jobs::answer),
-    row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::config::answer()),
-    row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),
-    row(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
+    row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::process::config()),
+    row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::process::counters()),
+    row(&["SUBSCRIBE"], Attributes::EVENTS, events::subscribe),
     Request {
         counter: Some(Counter { field: |counters| &mut counters.etrn, with_refused: true }),
         ..row(&["ETRN"], Attributes::ETRN, |rest, _| orders::etrn(rest)).refused_with(NO_ETRN)
@@ -113,9 +119,15 @@ static REQUESTS: &[Request] = &[
     row(&["HOLD"], Attributes::HOLD, holds::hold),
     row(&["RELEASE"], Attributes::HOLD, holds::release),
     row(&["PRIORITY"], Attributes::HOLD, |r, c| operator_order::priority(r, c)),
-    row(&["RETRY"], Attributes::RETRY, |r, c| operator_order::about_mail(r, Verb::Retry, c)),
-    row(&["EXPIRE"], Attributes::EXPIRE, |r, c| operator_order::about_mail(r, Verb::Expire, c)),
-    row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
+    row(&["RETRY"], Attributes::RETRY, |r, c| {
+        operator_order::order_for_selection(r, Verb::Retry, c)
+    }),
+    row(&["EXPIRE"], Attributes::EXPIRE, |r, c| {
+        operator_order::order_for_selection(r, Verb::Expire, c)
+    }),
+    row(&["DELETE"], Attributes::DELETE, |r, c| {
+        operator_order::order_for_selection(r, Verb::Delete, c)
+    }),
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
     row(&["UNSET"], Attributes::SET, limits::unset),

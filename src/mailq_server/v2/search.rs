@@ -1,5 +1,6 @@
 //! Searches the mail of a selection in steps: in the core, then in files for addresses and sizes.
 
+use super::rows::{MAX_COST_PER_TURN, RowSource};
 use super::selection::Selection;
 use super::task::{Answer, Candidate, Lookup, LookupResult, SessionContext, Step};
 use std::ops::ControlFlow;
@@ -13,10 +14,13 @@ pub(super) const MAX_ENTRIES_PER_STEP: usize = 500;
 /// The same if files must be read or examined: other clients need the disk, too.
 const MAX_FILES_PER_STEP: usize = 64;
 
+/// Maximum number of steps per turn.
+const MAX_STEPS_PER_TURN: usize = 20;
+
 /// A search and its progress.
 pub(super) struct Search {
     selection: Selection,
-    selector: MailFilter,
+    filter: MailFilter,
     cursor: Cursor,
     /// Entries that are being compared with their files.
     asked: Vec<Selected>,
@@ -29,9 +33,9 @@ impl Search {
     ///
     /// `held` restricts it to messages that are held one by one.
     pub(super) fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
-        let selector = MailFilter { held, ..selection.selector(now) };
+        let filter = MailFilter { held, ..selection.filter(now) };
         let cursor = Cursor::default();
-        Search { selection, selector, cursor, asked: Vec::new(), matching: Vec::new() }
+        Search { selection, filter, cursor, asked: Vec::new(), matching: Vec::new() }
     }
 
     /// Takes the next step.
@@ -53,7 +57,7 @@ impl Search {
         }
         let reads = self.selection.files.is_given();
         let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
-        let mut found = context.scheduler.view().select(&self.selector, &mut self.cursor, count);
+        let mut found = context.scheduler.view().select(&self.filter, &mut self.cursor, count);
         found.retain(|found| self.selection.matches_name(found));
         if self.selection.files.addresses.is_given() {
             // An entry that is not in memory has no destination to look for.
@@ -80,5 +84,23 @@ impl Search {
             let fits = asked.into_iter().zip(fits);
             self.matching = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
         }
+    }
+}
+
+impl RowSource for Search {
+    type Found = Selected;
+    const MORE: &str = "more row";
+    const COST: usize = MAX_COST_PER_TURN / MAX_STEPS_PER_TURN;
+
+    fn search(&mut self, context: &SessionContext<'_>) -> ControlFlow<Step, Vec<Selected>> {
+        self.next(context)
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        Search::take_answer(self, answer);
+    }
+
+    fn is_fast(&self) -> bool {
+        !self.selection.files.is_given()
     }
 }

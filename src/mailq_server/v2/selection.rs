@@ -5,7 +5,7 @@
 //! message-id=<1@example.org>
 //! ```
 
-use super::address_pattern::{AddressPattern, MAX_PATTERN_LEN};
+use super::addresses::{AddressPattern, Addresses, MAX_PATTERN_LEN};
 use super::arguments::{Arguments, SyntaxError, Word};
 use std::time::Duration;
 use zsched_config::parse_interval;
@@ -41,29 +41,6 @@ pub struct FileCriteria {
     pub larger: Option<u64>,
     /// The message file has fewer bytes than this.
     pub smaller: Option<u64>,
-}
-
-/// Sender and recipient criteria, which only the control files can answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses {
-    /// The sender matches this.
-    pub sender: Option<AddressPattern>,
-    /// One of the recipients for the same destination matches this.
-    pub recipient: Option<AddressPattern>,
-    /// The Message-ID, without angle brackets, is this one.
-    pub message_id: Option<String>,
-}
-
-impl Addresses {
-    /// Returns true if at least one criterion is given.
-    pub fn is_given(&self) -> bool {
-        self.means_recipients() || self.message_id.is_some()
-    }
-
-    /// Returns true if they distinguish recipients of a message.
-    fn means_recipients(&self) -> bool {
-        self.sender.is_some() || self.recipient.is_some()
-    }
 }
 
 impl FileCriteria {
@@ -170,7 +147,7 @@ impl Selection {
     ///
     /// What the core finds must also match the name ([`matches_name`](Self::matches_name)) and the
     /// criteria for files.
-    pub fn selector(&self, now: Timestamp) -> MailFilter {
+    pub fn filter(&self, now: Timestamp) -> MailFilter {
         let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let time = |age| Timestamp::from_nanoseconds(now.nanoseconds().saturating_sub(since(age)));
         MailFilter {
@@ -243,15 +220,15 @@ mod tests {
         assert_eq!(all.older, Some(Duration::from_secs(7200)));
         assert!(!all.is_empty() && !all.is_pattern_only() && all.files.is_given());
         let now = Timestamp::from_seconds(10_000);
-        let selector = all.selector(now);
-        assert_eq!(selector.number, Some(4711));
-        assert_eq!(selector.older_than, Some(Timestamp::from_seconds(2800)));
+        let filter = all.filter(now);
+        assert_eq!(filter.number, Some(4711));
+        assert_eq!(filter.older_than, Some(Timestamp::from_seconds(2800)));
         let large = take("larger=10M smaller=1G").expect("fine");
         assert!(large.means_whole_messages() && !large.is_pattern_only() && !large.is_empty());
         let sizes = [10 << 20, (10 << 20) + 1, 1 << 30].map(|size| large.files.matches_size(size));
         assert_eq!(sizes, [false, true, false]);
         let held = take("held=yes").expect("fine");
-        assert!(held.selector(now).on_hold && !held.means_whole_messages() && !held.is_empty());
+        assert!(held.filter(now).on_hold && !held.means_whole_messages() && !held.is_empty());
         assert!(take("").expect("nothing").is_empty());
         let pattern = take("*/*").expect("everything");
         assert!(pattern.is_pattern_only() && !pattern.is_empty());

@@ -1,10 +1,9 @@
 //! A session of MAILQ version 2: login state, input and the answer in progress.
 
-use super::events::{EventSubject, SubscriberQueue};
-use super::json::events::FeedEvent;
+use super::events::{EventSubject, FeedEvent, SubscriberQueue};
 use super::json::seconds;
 use super::requests::{RequestLine, reply, write_unknown};
-use super::task::{Answer, ClientLog, Demand, Reply, SessionContext, Step, Task};
+use super::task::{Answer, ClientLog, Demand, Reply, SessionContext, Step, Task, TaskKind};
 use super::unauthenticated::{MUST_LOG_IN, Unauthenticated, User};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::acl::Peer;
@@ -59,19 +58,10 @@ enum AnswerState {
 struct RunningTask {
     task: Box<dyn Task>,
     kind: TaskKind,
-}
-
-/// What a task is for.
-enum TaskKind {
-    /// A text.
-    Text { is_long: bool },
-    /// A change.
-    Change {
-        /// The request.
-        line: String,
-        /// At least one order was given to the core.
-        has_begun: bool,
-    },
+    /// The request.
+    line: String,
+    /// True if at least one order was given to the core.
+    has_begun: bool,
 }
 
 impl Session {
@@ -176,12 +166,12 @@ impl Session {
         self.input_ended || self.has_request()
     }
 
-    /// The kind of the task in progress.
+    /// The task in progress.
     ///
     /// `None` if there is none, or it has not begun.
-    fn kind(&self) -> Option<&TaskKind> {
+    fn task(&self) -> Option<&RunningTask> {
         match &self.answer_state {
-            AnswerState::Ready(running) | AnswerState::Waiting(running) => Some(&running.kind),
+            AnswerState::Ready(running) | AnswerState::Waiting(running) => Some(running),
             _ => None,
         }
     }
@@ -190,12 +180,12 @@ impl Session {
     ///
     /// It uses memory until the client has read it.
     pub fn is_writing(&self) -> bool {
-        matches!(self.kind(), Some(TaskKind::Text { .. }))
+        self.task().is_some_and(|running| running.kind != TaskKind::Change)
     }
 
     /// Returns true if a long text has begun and is not complete.
     pub fn is_writing_long(&self) -> bool {
-        matches!(self.kind(), Some(TaskKind::Text { is_long: true }))
+        self.task().is_some_and(|running| running.kind == TaskKind::LongText)
     }
 
     /// Returns true if a long text waits for its turn to begin.
@@ -247,12 +237,12 @@ impl Session {
 
     /// Returns true if a change is in progress.
     pub fn has_change(&self) -> bool {
-        matches!(self.kind(), Some(TaskKind::Change { .. }))
+        self.task().is_some_and(|running| running.kind == TaskKind::Change)
     }
 
     /// Returns true if a change is in progress and a part of it is done.
     pub fn has_partial_change(&self) -> bool {
-        matches!(self.kind(), Some(TaskKind::Change { has_begun: true, .. }))
+        self.task().is_some_and(|running| running.has_begun)
     }
 
     /// Ends the session of a client that has gone.
@@ -266,12 +256,9 @@ impl Session {
         else {
             return None;
         };
-        let TaskKind::Change { line, .. } = running.kind else {
-            return None;
-        };
-        let (who, far) = (self.author(), running.task.progress());
-        let text = format!("MAILQ: {who} disconnected; {line:?} stopped: {far}");
-        Some(ClientLog::Change(text))
+        let (who, line, progress) = (self.author(), running.line, running.task.progress());
+        let text = format!("MAILQ: {who} disconnected; {line:?} stopped: {progress}");
+        (running.kind == TaskKind::Change).then_some(ClientLog::Change(text))
     }
 
     fn take_state(&mut self) -> AnswerState {
@@ -359,31 +346,31 @@ impl Session {
     ) -> ControlFlow<Option<Demand>> {
         self.lines.clear();
         let step = running.task.step(context, &mut self.lines);
-        match running.kind {
-            TaskKind::Text { .. } => write_stuffed(&self.lines, out),
-            TaskKind::Change { .. } => out.extend_from_slice(&self.lines),
+        let is_change = running.kind == TaskKind::Change;
+        match is_change {
+            true => out.extend_from_slice(&self.lines),
+            false => write_stuffed(&self.lines, out),
         }
         let demand = match step {
-            Step::More | Step::Pause => {
+            Step::More => {
                 self.answer_state = AnswerState::Ready(running);
-                return match step {
-                    Step::More => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(None),
-                };
+                return ControlFlow::Continue(());
+            }
+            Step::Pause => {
+                self.answer_state = AnswerState::Ready(running);
+                return ControlFlow::Break(None);
             }
             Step::Done => {
-                match running.kind {
-                    TaskKind::Text { .. } => out.extend_from_slice(b".\n"),
-                    TaskKind::Change { .. } => self.log_answer(context),
+                match is_change {
+                    true => self.log_answer(context),
+                    false => out.extend_from_slice(b".\n"),
                 }
                 return ControlFlow::Continue(());
             }
             Step::Lookup(lookup) => Demand::Lookup(lookup),
             Step::Admin(command) => Demand::Admin { by: self.author(), command },
             Step::Order(order) => {
-                if let TaskKind::Change { has_begun, .. } = &mut running.kind {
-                    *has_begun = true;
-                }
+                running.has_begun = true;
                 Demand::Order { by: self.author(), order }
             }
         };
@@ -450,30 +437,33 @@ impl Session {
         context: &mut SessionContext<'_>,
         out: &mut Vec<u8>,
     ) {
-        let text = |task, is_long| RunningTask { task, kind: TaskKind::Text { is_long } };
-        let answer_state = match reply {
+        match reply {
             Reply::Line(line) => return out.extend_from_slice(line.as_bytes()),
             Reply::Unknown => {
                 context.request_counters.refused += 1;
                 return write_unknown(&RequestLine::of(line), out);
             }
-            Reply::Change(task) => {
+            Reply::Task(kind, task) => {
                 let line = String::from_utf8_lossy(line).into_owned();
-                let by = self.author();
-                publish_order(context, &by, &line);
-                let text = format!("MAILQ: request by {by}: {line:?}");
-                context.log_lines.push(ClientLog::Change(text));
-                let kind = TaskKind::Change { line, has_begun: false };
-                self.answer_state = AnswerState::Ready(RunningTask { task, kind });
-                return;
+                if kind == TaskKind::Change {
+                    let by = self.author();
+                    publish_order(context, &by, &line);
+                    let text = format!("MAILQ: request by {by}: {line:?}");
+                    context.log_lines.push(ClientLog::Change(text));
+                }
+                let running = RunningTask { task, kind, line, has_begun: false };
+                self.answer_state = match kind {
+                    TaskKind::LongText => AnswerState::Queued(running),
+                    TaskKind::Text | TaskKind::Change => AnswerState::Ready(running),
+                };
+                if kind == TaskKind::Change {
+                    return;
+                }
             }
-            Reply::Text(task) => AnswerState::Ready(text(task, false)),
-            Reply::LongText(task) => AnswerState::Queued(text(task, true)),
-            Reply::Stream(feed) => AnswerState::Stream(feed),
-        };
+            Reply::Stream(feed) => self.answer_state = AnswerState::Stream(feed),
+        }
         out.extend_from_slice(UNTIL_DOT.as_bytes());
         out.push(b'\n');
-        self.answer_state = answer_state;
     }
 
     /// Takes the next request; `None` if it is too long.
@@ -506,8 +496,8 @@ fn write_stuffed(lines: &[u8], out: &mut Vec<u8>) {
 
 /// Publishes an order as an event.
 fn publish_order(context: &SessionContext<'_>, by: &str, order: &str) {
-    if context.watch.has_subscribers() {
+    if context.subscribers.has_subscribers() {
         let time = seconds(context.now);
-        context.watch.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
+        context.subscribers.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
     }
 }

@@ -2,76 +2,119 @@
 
 use super::arguments::Arguments;
 use super::json::threads::limit;
+use super::json::wait::wait_line;
+use super::json::{line, seconds};
+use super::remarks::remarks;
+use super::rows::{MAX_COST_PER_TURN, Rows};
 use super::search::Search;
 use super::selection::Selection;
-use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
-use crate::explain::{ExplainCursor, MessageRemark, remarks};
-use std::ops::ControlFlow;
+use super::task::{Reply, ReplyResult, SessionContext, Step};
+use crate::queue_report::push;
 use zsched_core::Scheduler;
 use zsched_core::intake::backlog_view::FileLocation;
-use zsched_core::select::Selected;
 use zsched_core::thread_survey::ThreadSurvey;
-use zsched_core::view::ThreadId;
+use zsched_core::view::VertexId;
 use zsched_core::why::Wait;
-use zsched_format::printable::count;
-use zsched_format::time::Timestamp;
+use zsched_explain::{location, sentence};
+use zsched_mailq_protocol::schema::MessageRemark;
 use zsched_mailq_protocol::subject::Subject;
 
 /// Maximum number of destinations or messages that are explained, unless `limit=` is given.
 const MAX_EXPLAINED: usize = 100;
-/// Maximum number of threads examined per step.
-const MAX_THREADS_PER_STEP: usize = 10_000;
-/// Maximum number of messages explained per step.
-const MAX_MESSAGES_PER_STEP: usize = 8;
+/// Maximum number of vertices explained per turn.
+const MAX_VERTICES_PER_TURN: usize = 8;
 
-/// Writes one wait reason; the `bool` is true for that of a single message.
-type WriteWait = fn(&Scheduler, Timestamp, &Wait<'_>, bool, &mut Vec<u8>);
-
-/// A form of the answer: text or JSON.
-#[derive(Clone, Copy)]
-pub(super) struct WhyForm {
-    /// Writes a wait reason.
-    pub write: WriteWait,
-    /// Writes a remark about a message.
-    pub remark: fn(&MessageRemark, &mut Vec<u8>),
-    /// Answers for a message that is not in memory.
-    pub on_disk: fn(FileLocation, Timestamp) -> Reply,
-    /// Writes how much more matches, beyond the default limit.
-    pub more: Option<fn(&str, &mut Vec<u8>)>,
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    /// Objects, for programs.
+    Json,
+    /// Sentences, for people.
+    Text,
 }
 
-/// Answers the request in this form.
+impl OutputFormat {
+    /// Writes what mail waits for.
+    fn write_wait(
+        self,
+        context: &SessionContext<'_>,
+        wait: &Wait<'_>,
+        of_message: bool,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            OutputFormat::Json => line(out, &wait_line(context, wait, of_message)),
+            OutputFormat::Text => {
+                let sentence = sentence(context.scheduler, context.now, of_message, wait);
+                push(out, format_args!("{sentence}\n"));
+            }
+        }
+    }
+
+    /// Writes what else is known about a message.
+    pub(super) fn write_remark(self, remark: &MessageRemark, out: &mut Vec<u8>) {
+        match self {
+            OutputFormat::Json => line(out, remark),
+            OutputFormat::Text => push(out, format_args!("{}\n", remark.sentence)),
+        }
+    }
+
+    /// Writes how much more matches than the answer has.
+    pub(super) fn write_more(self, what: &str, out: &mut Vec<u8>) {
+        match self {
+            OutputFormat::Json => {
+                let sentence = format!("{what}, which the answer leaves out");
+                self.write_remark(&MessageRemark { why: "more".into(), at: None, sentence }, out);
+            }
+            OutputFormat::Text => push(out, format_args!("... and {what}\n")),
+        }
+    }
+}
+
+/// Answers the request.
 ///
 /// Its subject is `channel/host`, the id of a message, or a selection.
-pub(super) fn answer(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -> ReplyResult {
+pub(super) fn answer(
+    rest: &[u8],
+    format: OutputFormat,
+    context: &SessionContext<'_>,
+) -> ReplyResult {
     let words = String::from_utf8_lossy(rest);
     let subject = words.trim();
-    let parsed = Subject::parse(subject);
-    let number = match parsed {
-        Some(Subject::Message(number, _)) => Some(number),
+    let view = context.scheduler.view();
+    let number = match Subject::parse(subject) {
+        Some(Subject::Thread(channel, host)) if view.thread_id(&channel, &host).is_some() => {
+            return Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+                let waits = context.scheduler.view().why_thread(&channel, &host);
+                let waits = waits.unwrap_or_default();
+                waits.iter().for_each(|wait| format.write_wait(context, wait, false, out));
+                Step::Done
+            }));
+        }
+        Some(Subject::Message(number, id)) => {
+            let is_meant = |it: &str| id.as_ref().is_none_or(|id| id == it);
+            if view.message(number).is_some_and(|it| is_meant(&it.spool_id().to_string())) {
+                return Ok(of_message(number, format, context.scheduler));
+            }
+            Some(number)
+        }
         _ => None,
     };
-    let known = parsed.and_then(|parsed| ExplainCursor::new(context.scheduler, parsed));
-    if let Some(mut cursor) = known {
-        return Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-            let (scheduler, now) = (context.scheduler, context.now);
-            let write = |wait: &Wait<'_>, is_of_message| {
-                (form.write)(scheduler, now, wait, is_of_message, out);
-            };
-            if !cursor.next_reasons(scheduler, write) {
-                return Step::More;
-            }
-            let message = cursor.message(scheduler);
-            let remarks = message.map(|message| remarks(scheduler, message, now));
-            remarks.into_iter().flatten().for_each(|remark| (form.remark)(&remark, out));
-            Step::Done
-        }));
-    }
     if let Some(place) = number.and_then(|number| context.backlog.location(number)) {
-        return Ok((form.on_disk)(place, context.now));
+        let at = match place {
+            FileLocation::PagedOut(until) => until.map(seconds),
+            FileLocation::Queued | FileLocation::Loading => None,
+        };
+        let sentence = location(place, context.now);
+        let mut text = Vec::new();
+        format.write_remark(&MessageRemark { why: "on-disk".into(), at, sentence }, &mut text);
+        return Ok(Reply::whole_text(text));
     }
     match number {
-        None if is_selection(subject) => of_selection(rest, context, form),
+        // A pattern, or options.
+        None if subject.contains(['*', '?', '[', '{', '=', '"']) => {
+            of_selection(rest, format, context)
+        }
         None if !subject.contains('/') => {
             let expected = "give a channel/host, a spool id or the name of a control file";
             Ok(Reply::refusal(expected))
@@ -84,123 +127,53 @@ pub(super) fn answer(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -
     }
 }
 
-/// Returns true if a subject selects mail: by a pattern, or by options.
-fn is_selection(subject: &str) -> bool {
-    subject.contains(['*', '?', '[', '{', '=', '"'])
+/// Explains what the vertices of a message wait for.
+fn of_message(number: u64, format: OutputFormat, scheduler: &Scheduler) -> Reply {
+    let message = scheduler.view().message(number);
+    let vertices = message.into_iter().flat_map(|message| scheduler.view().vertices_of(message));
+    let mut vertices = Vec::from_iter(vertices.map(|queued| queued.id)).into_iter();
+    Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let view = context.scheduler.view();
+        let some = vertices.by_ref().take(MAX_VERTICES_PER_TURN);
+        for queued in some.filter_map(|vertex: VertexId| view.vertex_in_message(number, vertex)) {
+            format.write_wait(context, &view.why_vertex(&queued), true, out);
+        }
+        if vertices.len() > 0 {
+            return Step::More;
+        }
+        let message = view.message(number).into_iter();
+        message
+            .flat_map(|message| remarks(context, message))
+            .for_each(|remark| format.write_remark(&remark, out));
+        Step::Done
+    })
 }
 
-fn of_selection(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -> ReplyResult {
+fn of_selection(rest: &[u8], format: OutputFormat, context: &SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let limit = limit(&mut words)?;
-    let left = limit.unwrap_or(MAX_EXPLAINED);
-    let form = WhyForm { more: form.more.filter(|_| limit.is_none()), ..form };
+    let max = limit.unwrap_or(MAX_EXPLAINED);
     let selection = Selection::take(&mut words)?;
     words.end()?;
     selection.require(rest.len())?;
+    let of_more = limit.is_none().then_some(format);
     if selection.is_pattern_only() {
         let survey = ThreadSurvey::new(None, usize::MAX, selection.destinations);
-        let found = Vec::new().into_iter();
-        return Ok(Reply::long_text(DestinationsWhy { survey, found, left, more: 0, form }));
+        let rows = Rows::new(survey, max, move |survey, context, thread, out| {
+            let view = context.scheduler.view();
+            // The id may belong to another thread by now.
+            let thread = view.thread(thread).filter(|thread| survey.matches(thread))?;
+            view.waits_of(thread).for_each(|wait| format.write_wait(context, &wait, false, out));
+            Some(0)
+        });
+        return Ok(Reply::long_text(rows.with_line_about_more(of_more)));
     }
-    let is_countable = !selection.files.is_given();
     let search = Search::new(selection, context.now, false);
-    let found = Vec::new().into_iter();
-    Ok(Reply::long_text(MessagesWhy { search, found, left, is_countable, more: 0, form }))
-}
-
-/// Explains the destinations that match a pattern.
-struct DestinationsWhy {
-    survey: ThreadSurvey,
-    found: std::vec::IntoIter<ThreadId>,
-    /// How many more may be explained.
-    left: usize,
-    /// Number of those beyond the limit.
-    more: usize,
-    form: WhyForm,
-}
-
-impl Task for DestinationsWhy {
-    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let scheduler = context.scheduler;
-        if self.left == 0 {
-            if self.form.more.is_none() {
-                return Step::Done;
-            }
-            self.more += std::mem::take(&mut self.found).len();
-        }
-        let Some(thread) = self.found.next() else {
-            let Some(found) = self.survey.advance(scheduler, MAX_THREADS_PER_STEP) else {
-                if let Some(write_more) = self.form.more.filter(|_| self.more > 0) {
-                    write_more(&count(self.more as u64, "more destination"), out);
-                }
-                return Step::Done;
-            };
-            self.found = found.into_iter();
-            return Step::Pause;
-        };
-        // Its id may belong to another thread by now.
-        if let Some(thread) = scheduler.view().thread(thread).filter(|it| self.survey.matches(it)) {
-            self.left -= 1;
-            for wait in scheduler.view().waits_of(thread) {
-                (self.form.write)(scheduler, context.now, &wait, false, out);
-            }
-        }
-        Step::More
-    }
-}
-
-/// Explains the mail of a search, one message and destination after the other.
-struct MessagesWhy {
-    search: Search,
-    /// Found, and not explained yet.
-    found: std::vec::IntoIter<Selected>,
-    /// How many more may be explained.
-    left: usize,
-    /// False if the rest would have to be looked for in files.
-    is_countable: bool,
-    /// Number of those beyond the limit.
-    more: usize,
-    form: WhyForm,
-}
-
-impl Task for MessagesWhy {
-    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let write_more = match self.form.more {
-            None if self.left == 0 => return Step::Done,
-            form => form.filter(|_| self.left == 0),
-        };
-        if self.found.len() == 0 {
-            match (self.search.next(context), write_more) {
-                (ControlFlow::Continue(found), _) => self.found = found.into_iter(),
-                (ControlFlow::Break(Step::Done), Some(write_more)) if self.more > 0 => {
-                    write_more(&count(self.more as u64, "more row"), out);
-                    return Step::Done;
-                }
-                (ControlFlow::Break(step), _) => return step,
-            }
-        }
-        if let Some(write_more) = write_more {
-            self.more += std::mem::take(&mut self.found).len();
-            if self.is_countable || self.more == 0 {
-                return Step::Pause;
-            }
-            write_more("more", out);
-            return Step::Done;
-        }
-        for found in self.found.by_ref().take(self.left.min(MAX_MESSAGES_PER_STEP)) {
-            let queued = found.vertex.and_then(|vertex| {
-                context.scheduler.view().vertex_in_message(found.target.number, vertex)
-            });
-            if let Some(queued) = queued {
-                self.left -= 1;
-                let wait = context.scheduler.view().why_vertex(&queued);
-                (self.form.write)(context.scheduler, context.now, &wait, true, out);
-            }
-        }
-        Step::Pause
-    }
-
-    fn take_answer(&mut self, answer: Answer) {
-        self.search.take_answer(answer);
-    }
+    let rows = Rows::new(search, max, move |_, context, found, out| {
+        let view = context.scheduler.view();
+        let queued = view.vertex_in_message(found.target.number, found.vertex?)?;
+        format.write_wait(context, &view.why_vertex(&queued), true, out);
+        Some(MAX_COST_PER_TURN / MAX_VERTICES_PER_TURN)
+    });
+    Ok(Reply::long_text(rows.with_line_about_more(of_more)))
 }

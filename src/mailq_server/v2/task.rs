@@ -1,9 +1,9 @@
 //! Answers to requests, and the tasks that produce them step by step.
 
 use super::arguments::SyntaxError;
+use super::counters::RequestCounters;
 use super::events::{SubscriberQueue, Subscribers};
 use super::outcome::refusal_line;
-use super::request_counters::RequestCounters;
 use super::selection::FileCriteria;
 use crate::acl::Peer;
 use crate::auth_file::AuthFile;
@@ -30,7 +30,7 @@ pub struct SessionContext<'s> {
     /// The secret of the running scheduler, for SCRAM.
     pub secret: &'s Secret,
     /// The subscribers of the event feed.
-    pub watch: &'s Subscribers,
+    pub subscribers: &'s Subscribers,
     /// Request counters of all clients.
     pub request_counters: &'s mut RequestCounters,
     /// Collects log lines about clients.
@@ -78,18 +78,25 @@ pub enum ClientLog {
 pub(crate) enum Reply {
     /// A line or several, with line ends.
     Line(String),
-    /// A text: the output of a task.
-    Text(Box<dyn Task>),
-    /// A text whose length or memory grows with the queue.
-    ///
-    /// Only a limited number of these are written at the same time.
-    LongText(Box<dyn Task>),
-    /// A change: a task whose output is the answer, written with its last step.
-    Change(Box<dyn Task>),
+    /// The output of a task.
+    Task(TaskKind, Box<dyn Task>),
     /// Events from now on, until the client sends something.
     Stream(Rc<SubscriberQueue>),
     /// The request is unknown or not permitted.
     Unknown,
+}
+
+/// What a task is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// A text.
+    Text,
+    /// A text whose length or memory grows with the queue.
+    ///
+    /// Only a limited number of these are written at the same time.
+    LongText,
+    /// A change: the output is the answer, written with the last step.
+    Change,
 }
 
 /// A reply, or a syntax error in the request.
@@ -114,17 +121,17 @@ impl Reply {
 
     /// A text.
     pub(crate) fn text(task: impl Task + 'static) -> Reply {
-        Reply::Text(Box::new(task))
+        Reply::Task(TaskKind::Text, Box::new(task))
     }
 
     /// A text whose length or memory grows with the queue.
     pub(crate) fn long_text(task: impl Task + 'static) -> Reply {
-        Reply::LongText(Box::new(task))
+        Reply::Task(TaskKind::LongText, Box::new(task))
     }
 
     /// A change.
     pub(crate) fn change(task: impl Task + 'static) -> Reply {
-        Reply::Change(Box::new(task))
+        Reply::Task(TaskKind::Change, Box::new(task))
     }
 }
 

@@ -128,9 +128,9 @@ impl Unauthenticated {
         };
         self.scram_logins += 1;
         let occasion = format!("{} {}", self.challenge.line(), self.scram_logins);
-        let scram_logins = Server::new(first, stored, &server_nonce(context.secret, &occasion));
-        let answer = format!("+{}\n", scram_logins.first());
-        self.auth2 = Some(Box::new(scram_logins));
+        let server = Server::new(first, stored, &server_nonce(context.secret, &occasion));
+        let answer = format!("+{}\n", server.first());
+        self.auth2 = Some(Box::new(server));
         answer.into()
     }
 

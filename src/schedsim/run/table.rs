@@ -4,28 +4,25 @@ use super::summary::{Delay, Point, RecipientResults, Summary, ThreadResults, Tot
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use zsched_format::printable::{cut, grouped, width};
+use zsched_command_line::table::{Cell, ColumnKind, Style, Table, TableColumn};
+use zsched_format::printable::{cut, grouped};
 use zsched_format::time::ShortDuration;
 
 /// Approximate number of rows of a table over time.
 const MAX_ROWS: usize = 13;
 
-/// Number of columns between the columns of a table.
-const GAP: usize = 2;
-/// Minimum width to which names are cut.
-const MIN_NAME_WIDTH: usize = 20;
-/// Minimum width to which titles are cut.
-const MIN_TITLE_WIDTH: usize = 16;
+/// Blanks before the lines of a table.
+const INDENT: &str = "  ";
 
 /// Formats all tables of the results. `columns` is the maximum line width, if any.
 ///
 /// Totals of all configurations side by side, then the busiest threads of each.
 pub(super) fn text(summaries: &[Summary], columns: Option<usize>) -> String {
     let labels = labels(summaries);
-    let mut out = totals(summaries, &labels).text(columns);
+    let mut out = text_of_table(totals(summaries, &labels), columns);
     if summaries.iter().any(|summary| summary.mail.len() > 1) {
         out += "\nby channel and host of the mail\n\n";
-        out += &kinds(summaries, &labels).text(columns);
+        out += &text_of_table(kinds(summaries, &labels), columns);
     }
     for (summary, label) in summaries.iter().zip(&labels) {
         for (title, table) in [
@@ -34,7 +31,7 @@ pub(super) fn text(summaries: &[Summary], columns: Option<usize>) -> String {
         ] {
             let title = format!("{title} under {label}");
             let title = cut(&title, columns.unwrap_or(usize::MAX));
-            out += &format!("\n{title}\n\n{}", table.text(columns));
+            out += &format!("\n{title}\n\n{}", text_of_table(table, columns));
         }
     }
     out
@@ -48,7 +45,7 @@ fn labels(summaries: &[Summary]) -> Vec<&str> {
     if distinct.len() == summaries.len() { names.map(base).collect() } else { names.collect() }
 }
 
-fn totals(summaries: &[Summary], labels: &[&str]) -> Table {
+fn totals(summaries: &[Summary], labels: &[&str]) -> Vec<Vec<String>> {
     let mut rows = vec![vec![String::new()]];
     rows[0].extend(labels.iter().map(ToString::to_string));
     let mut row = |name: &str, value: &dyn Fn(&Totals) -> String| {
@@ -72,10 +69,10 @@ fn totals(summaries: &[Summary], labels: &[&str]) -> Table {
     row("90 % of delivered in", &|t| time(t.results.delay.map(|delay| delay.p90)));
     row("99 % of delivered in", &|t| time(t.results.delay.map(|delay| delay.p99)));
     row("longest delay", &|t| time(t.results.delay.map(|delay| delay.longest)));
-    Table(rows)
+    rows
 }
 
-fn kinds(summaries: &[Summary], labels: &[&str]) -> Table {
+fn kinds(summaries: &[Summary], labels: &[&str]) -> Vec<Vec<String>> {
     let mut rows = vec![titles(&["recipients"])];
     for (index, first) in summaries[0].mail.iter().enumerate() {
         let name = &first.destinations;
@@ -93,10 +90,10 @@ fn kinds(summaries: &[Summary], labels: &[&str]) -> Table {
             rows.push(row);
         }
     }
-    Table(rows)
+    rows
 }
 
-fn threads(threads: &[ThreadResults]) -> Table {
+fn threads(threads: &[ThreadResults]) -> Vec<Vec<String>> {
     let others = ["recipients", "failed", "expired", "mean agents", "jobs", "not reached"];
     let row = |thread: &ThreadResults| {
         let RecipientResults { recipients, failed, expired, .. } = thread.results;
@@ -108,7 +105,7 @@ fn threads(threads: &[ThreadResults]) -> Table {
         row
     };
     let head = titles(&others);
-    Table(std::iter::once(head).chain(threads.iter().map(row)).collect())
+    std::iter::once(head).chain(threads.iter().map(row)).collect()
 }
 
 /// Titles of a table with names, [`delays`] and these columns.
@@ -135,7 +132,7 @@ fn delays(results: &RecipientResults) -> [String; 6] {
 }
 
 /// Recipients in the queue and agents: one column for all threads, one for each.
-fn over_time(summary: &Summary) -> Table {
+fn over_time(summary: &Summary) -> Vec<Vec<String>> {
     let mut rows = vec![vec![String::new(), "all".to_string()]];
     rows[0].extend(summary.threads.iter().map(|thread| thread.destination.clone()));
     let step = summary.over_time.len().div_ceil(MAX_ROWS).max(1);
@@ -151,74 +148,24 @@ fn over_time(summary: &Summary) -> Table {
         row.extend(summary.threads.iter().map(|thread| show(&thread.over_time)));
         rows.push(row);
     }
-    Table(rows)
+    rows
 }
 
-/// A table: rows of cells, the titles first.
+/// A table of names and numbers: rows of cells, the titles first.
 ///
-/// The first column has names and is aligned left, the others are aligned right.
-struct Table(Vec<Vec<String>>);
-
-impl Table {
-    /// Formats the rows in lines of at most this number of columns, if any.
-    ///
-    /// In lines that are too long, names and titles are cut. If that is not enough, the last
-    /// columns are left out. "…" is in the place of what is missing.
-    fn text(&self, columns: Option<usize>) -> String {
-        let mut widths: Vec<usize> = (0..self.0[0].len()).map(|at| self.width(at, 0)).collect();
-        if let Some(columns) = columns {
-            self.narrow(&mut widths, columns);
-        }
-        let mut out = String::new();
-        for row in &self.0 {
-            for (at, (cell, room)) in row.iter().zip(&widths).enumerate() {
-                let cell = cut(cell, *room);
-                let blanks = " ".repeat(room.saturating_sub(width(&cell)));
-                out += &" ".repeat(GAP);
-                out += &if at == 0 { cell + &blanks } else { blanks + &cell };
-            }
-            if widths.len() < row.len() {
-                out += &format!("{:>1$}", '…', GAP + 1);
-            }
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-        }
-        out
-    }
-
-    /// Width of the widest cell of a column, from a row on.
-    fn width(&self, at: usize, from: usize) -> usize {
-        let cells = self.0[from..].iter().map(|row| width(&row[at]));
-        cells.max().unwrap_or_default()
-    }
-
-    /// Cuts the widths, so that lines have at most this number of columns.
-    fn narrow(&self, widths: &mut Vec<usize>, columns: usize) {
-        let natural = widths.iter().enumerate();
-        let least: Vec<usize> = natural
-            .map(|(at, natural)| match at == 0 {
-                true => MIN_NAME_WIDTH.min(*natural),
-                false => self.width(at, 1).max(MIN_TITLE_WIDTH).min(*natural),
-            })
-            .collect();
-        let of_line = |widths: &[usize]| widths.iter().map(|width| GAP + width).sum::<usize>();
-        let mut left = widths.len();
-        while left > 1 && of_line(&least[..left]) + self.mark(left) > columns {
-            left -= 1;
-        }
-        let columns = columns.saturating_sub(self.mark(left));
-        widths.truncate(left);
-        while of_line(widths) > columns {
-            let places = (0..left).filter(|at| widths[*at] > least[*at]);
-            let Some(widest) = places.max_by_key(|at| widths[*at] - least[*at]) else { break };
-            widths[widest] -= 1;
-        }
-    }
-
-    /// Width of the mark in a line that has this number of columns.
-    fn mark(&self, columns: usize) -> usize {
-        if columns < self.0[0].len() { GAP + 1 } else { 0 }
-    }
+/// Lines begin with two blanks, and are cut to `columns`.
+fn text_of_table(rows: Vec<Vec<String>>, columns: Option<usize>) -> String {
+    let mut rows = rows.into_iter();
+    let column = |(place, title): (usize, String)| {
+        let kind = if place == 0 { ColumnKind::Name } else { ColumnKind::Number };
+        TableColumn { title: title.into(), kind, is_optional: place > 0 }
+    };
+    let titles = rows.next().unwrap_or_default().into_iter().enumerate();
+    let plain = |row: Vec<String>| row.into_iter().map(|text| (text, Style::Plain)).collect();
+    let table = Table { columns: titles.map(column).collect(), rows: rows.map(plain).collect() };
+    let line = |parts: Vec<Cell>| parts.into_iter().map(|(text, _)| text).collect::<String>();
+    let lines = table.lines(columns.map(|columns| columns.saturating_sub(INDENT.len())));
+    lines.map(|parts| format!("{INDENT}{}\n", line(parts))).collect()
 }
 
 /// Formats a time; a dash if there is none.
@@ -236,33 +183,13 @@ fn time(seconds: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn table(rows: &[[&str; 4]]) -> Table {
-        let rows = rows.iter().map(|row| row.map(String::from).to_vec());
-        Table(rows.collect())
-    }
 
     #[test]
     fn columns_are_aligned() {
         let rows = [["", "a.cf", "b.cf", "c.cf"], ["delivered", "1", "12,345", "-"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec()).to_vec();
         let text = "             a.cf    b.cf  c.cf\n  delivered     1  12,345     -\n";
-        assert_eq!(table(&rows).text(None), text);
-    }
-
-    #[test]
-    fn table_too_wide_is_cut_and_marked() {
-        let rows = [
-            ["", "recipients", "queued", "a-title-of-thirty-characters-"],
-            ["smtp/a-long-name-of-a-host.example", "12", "1,234,567", "3"],
-        ];
-        let lines = |columns| table(&rows).text(Some(columns));
-        let cut = "                          recipients     queued  a-title-of-thirt…\n  \
-                   smtp/a-long-name-of-a…          12  1,234,567                  3\n";
-        assert_eq!(lines(66), cut);
-        let left_out = "                                      recipients     queued  …\n  \
-                        smtp/a-long-name-of-a-host.example          12  1,234,567  …\n";
-        assert_eq!(lines(62), left_out);
+        assert_eq!(text_of_table(rows, None), text);
     }
 
     #[test]
@@ -270,15 +197,5 @@ mod tests {
         let times = [0.0, 0.04, 59.94, 59.96, 3725.0].map(|seconds| time(Some(seconds)));
         assert_eq!(times, ["0.0s", "<0.1s", "59.9s", "1m", "1h2m5s"]);
         assert_eq!(time(None), "-");
-    }
-
-    proptest! {
-        #[test]
-        fn lines_fit(name in "[a-zé日]{0,60}", title in "[a-z ]{0,90}", columns in 40usize..200) {
-            let table = table(&[["", "jobs", "agents", &title], [&name, "12", "1,234,567", "3"]]);
-            for line in table.text(Some(columns)).lines() {
-                prop_assert!(width(line) <= columns, "{}", line);
-            }
-        }
     }
 }

@@ -71,8 +71,8 @@ impl Stream {
     }
 
     fn compose(&mut self, number: u64) -> Vec<u8> {
-        let [least, most] = self.mail.recipients;
-        let count = self.random.u32(least..=most);
+        let [min, max] = self.mail.recipients;
+        let count = self.random.u32(min..=max);
         let first = self.random.u32(1..=self.mail.hosts) - 1;
         let host = |index: u32| {
             // Consecutive hosts, beginning with a random one.

@@ -174,7 +174,7 @@ impl World {
 
     fn check(&self) -> Result<(), String> {
         for mail in &self.mail {
-            let Mail { channel, host, recipients: [least, most], .. } = mail;
+            let Mail { channel, host, recipients: [min, max], .. } = mail;
             let is_lower = |text: &str| {
                 !text.chars().any(|c| c.is_uppercase() || c.is_whitespace() || c.is_control())
             };
@@ -184,7 +184,7 @@ impl World {
                 (is_word, "channel and host are words in lower case"),
                 (!mail.notify.contains(char::is_control), "notify is a word"),
                 (
-                    (1..=*most).contains(least) && *most <= 100_000,
+                    (1..=*max).contains(min) && *max <= 100_000,
                     "recipients is [least, most], of 1 to 100000",
                 ),
                 (is_rate, "per_minute is more than 0, and at most 60000000"),
@@ -200,7 +200,7 @@ impl World {
 
     /// Returns the hosts in a simulation that begins at `start`.
     pub(super) fn hosts(&self, start: Timestamp) -> Hosts {
-        let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
+        let rules = self.host.iter().map(|host| (host.name.0.clone(), host.behaviour(start)));
         Hosts::new(rules.collect(), HostBehaviour::default())
     }
 }
@@ -214,7 +214,7 @@ fn place(text: &str, at: usize) -> String {
 }
 
 impl Host {
-    fn nature(&self, start: Timestamp) -> HostBehaviour {
+    fn behaviour(&self, start: Timestamp) -> HostBehaviour {
         let usual = HostBehaviour::default();
         let span = |given: Option<Span>, usual| given.map_or(usual, |span| span.0);
         HostBehaviour {

@@ -8,7 +8,7 @@ use super::recipient::Status;
 use super::status::StatusWriter;
 use super::*;
 use crate::submit::Submitter;
-use crate::{HashLevel, SpoolName, remove};
+use crate::{HashLevel, OpenSpool, SpoolName, remove};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -109,7 +109,8 @@ impl TestSpool {
         let mut writer = StatusWriter::new(self.spool());
         writer.write(name, false).expect("written").expect("a packet");
         writer.sync().expect("synced");
-        remove::remove(self.spool(), name).expect("removed");
+        remove::remove(&OpenSpool::new(self.spool().clone()).expect("opened"), name)
+            .expect("removed");
     }
 }
 

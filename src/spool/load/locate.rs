@@ -3,26 +3,24 @@
 use crate::folder::{self, exists};
 use crate::{HashFolder, HashLevel, Spool, SpoolName};
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use zsched_sys as sys;
 
 /// Determines where the files of a message are to be used.
 ///
 /// If the spool has levels, a control file in the top folder moves down, and its message with it. A
-/// move that a crash has cut short is finished. A file that cannot be moved, because another is in
-/// its way for example, is used where it is. Returns an error only if the message file is still in
-/// the top folder and cannot be moved yet.
+/// file that cannot be moved, because another is in its way for example, is used where it is.
 pub(super) fn move_to_folder(
     spool: &Spool,
     level: HashLevel,
     name: SpoolName,
 ) -> io::Result<SpoolName> {
     let folder = HashFolder::of(name.number(), level);
-    if name.folder() != HashFolder::TOP {
-        finish_move(spool, &name)?;
+    if name.folder() != HashFolder::TOP || folder == HashFolder::TOP {
         return Ok(name);
     }
-    if folder == HashFolder::TOP {
-        return Ok(name);
+    if !is_regular(&spool.control_file(&name))? {
+        return Err(ErrorKind::NotFound.into());
     }
     let below = name.in_folder(folder);
     Ok(match move_down(spool, &name, &below) {
@@ -35,6 +33,10 @@ pub(super) fn move_to_folder(
             name
         }
     })
+}
+
+fn is_regular(path: &Path) -> io::Result<bool> {
+    Ok(sys::if_exists(path.symlink_metadata())?.is_some_and(|found| found.is_file()))
 }
 
 /// Moves a control file down, then its message.
@@ -63,16 +65,19 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
 
 /// Finishes a move that a crash has cut short between its two steps.
 ///
-/// The message is then still in the top folder, without a control file there. While it cannot be
-/// moved it does not count as missing.
-fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<()> {
+/// The message is then still in the top folder, without a control file there. Returns true if it
+/// was moved. While it cannot be moved it does not count as missing: that is an error.
+pub(super) fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     let at_top = name.in_folder(HashFolder::TOP);
-    let (message, message_at_top) = (spool.message_file(name), spool.message_file(&at_top));
-    if exists(&message)? || !exists(&message_at_top)? || exists(&spool.control_file(&at_top))? {
-        return Ok(());
+    let message_at_top = spool.message_file(&at_top);
+    if name.folder() == HashFolder::TOP
+        || !exists(&message_at_top)?
+        || exists(&spool.control_file(&at_top))?
+    {
+        return Ok(false);
     }
     folder::make_below(spool.queue(), name.folder(), true)?;
-    sys::rename_new(&message_at_top, &message)?;
+    sys::rename_new(&message_at_top, &spool.message_file(name))?;
     log::warn!("{name}: its message file was still in the top folder of queue/; moved");
-    Ok(())
+    Ok(true)
 }

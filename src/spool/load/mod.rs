@@ -21,16 +21,15 @@ pub use repair::{clear_locks, holder, unlock_dead};
 use super::move_aside::{self, Reason};
 use super::removals::RemovalList;
 use super::{
-    Arrival, DuplicateSink, HashLevel, LockOwner, Portion, Spool, SpoolName, owner_of,
+    Arrival, DuplicateSink, HashLevel, LockOwner, OpenSpool, Portion, Spool, SpoolName, owner_of,
     owner_when_unloaded,
 };
 use locate::move_to_folder;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use zsched_format::control_file::{ControlFile, ControlFileError, PidField};
 use zsched_format::time::Timestamp;
-use zsched_sys as sys;
 
 /// The result of loading a control file.
 #[derive(Debug)]
@@ -75,29 +74,26 @@ pub struct LoadedFile<'l> {
 /// Receives a loaded control file that has a message.
 pub type LoadObserver<'l> = &'l mut dyn FnMut(LoadedFile<'_>);
 
-/// Size and time of a control file, from one `stat(2)`.
-///
-/// With it, loading needs no second call.
+/// Size and times of a control file.
 #[derive(Clone, Copy, Debug)]
-pub struct FileStat {
+struct FileStat {
     size: u64,
     /// Last change of the inode: the time when the file arrived.
-    pub changed: Timestamp,
+    changed: Timestamp,
     /// When the file was made, if the file system stores that; else its last change.
     made: Timestamp,
 }
 
 impl FileStat {
-    /// Examines the control file of a message. Returns `None` if there is no regular file.
-    pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<FileStat>> {
-        let found = sys::if_exists(fs::symlink_metadata(spool.control_file(name)))?;
-        Ok(found.filter(|metadata| metadata.is_file()).map(|metadata| FileStat {
-            size: metadata.len(),
-            changed: Timestamp::changed(&metadata),
-            made: metadata
-                .created()
-                .map_or_else(|_| Timestamp::changed(&metadata), Timestamp::from),
-        }))
+    /// Examines an open file. A file of another kind does not exist as a control file.
+    fn of(file: &File) -> io::Result<FileStat> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(ErrorKind::NotFound.into());
+        }
+        let changed = Timestamp::changed(&metadata);
+        let made = metadata.created().map_or(changed, Timestamp::from);
+        Ok(FileStat { size: metadata.len(), changed, made })
     }
 }
 
@@ -107,42 +103,24 @@ impl FileStat {
 /// possible duplicates, and then locks of dead processes are cleared, in the file as well. A file
 /// that cannot be used is moved aside together with its message.
 pub fn load(
-    spool: &Spool,
+    spool: &OpenSpool,
     level: HashLevel,
     name: SpoolName,
     at_most: Option<u32>,
     duplicates: DuplicateSink<'_>,
     observer: LoadObserver<'_>,
 ) -> LoadResult {
-    match FileStat::at(spool, &name) {
-        Ok(Some(stat)) => load_examined(spool, level, name, stat, at_most, duplicates, observer),
-        Ok(None) => LoadResult::Nothing,
-        Err(error) => LoadResult::Failed(error),
-    }
-}
-
-/// The same, for a file that has just been examined.
-pub fn load_examined(
-    spool: &Spool,
-    level: HashLevel,
-    name: SpoolName,
-    stat: FileStat,
-    at_most: Option<u32>,
-    duplicates: DuplicateSink<'_>,
-    observer: LoadObserver<'_>,
-) -> LoadResult {
-    let name = match move_to_folder(spool, level, name) {
+    let name = match move_to_folder(&spool.spool, level, name) {
         Ok(name) => name,
+        Err(error) if error.kind() == ErrorKind::NotFound => return LoadResult::Nothing,
         Err(error) => return LoadResult::Failed(error),
     };
     let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
-    let owner = owner_when_unloaded;
-    let mut loader =
-        Loader { spool, name: &name, stat, owner, duplicates, observer, message: None };
-    let loaded = loader.load(portion, true);
+    let loaded = Loader::open(spool, &name, owner_when_unloaded, duplicates, observer)
+        .and_then(|(mut loader, file)| loader.load(file, portion, true));
     move_aside_if_malformed(loaded, || {
-        list_and_move_aside(spool, &name)
-            .or_else(|_| move_aside::hide(spool, &name, Reason::Malformed))
+        list_and_move_aside(&spool.spool, &name)
+            .or_else(|_| move_aside::hide(&spool.spool, &name, Reason::Malformed))
     })
 }
 
@@ -150,27 +128,21 @@ pub fn load_examined(
 ///
 /// Recipients that a living process has locked do not prevent this. They are listed as locked.
 pub fn reload(
-    spool: &Spool,
+    spool: &OpenSpool,
     name: &SpoolName,
     portion: Option<Portion>,
     duplicates: DuplicateSink<'_>,
 ) -> LoadResult {
-    let stat = match FileStat::at(spool, name) {
-        Ok(Some(stat)) => stat,
-        Ok(None) => return LoadResult::Nothing,
-        Err(error) => return LoadResult::Failed(error),
-    };
-    let owner = owner_of;
-    let observer: LoadObserver<'_> = &mut |_| {};
-    let mut loader = Loader { spool, name, stat, owner, duplicates, observer, message: None };
     // A portion from the beginning is that of a message that was paged out.
-    let loaded = loader.load(portion, portion.is_some_and(|portion| portion.from == 0));
-    move_aside_if_malformed(loaded, || list_and_move_aside(spool, name))
+    let refuses_locks = portion.is_some_and(|portion| portion.from == 0);
+    let loaded = Loader::open(spool, name, owner_of, duplicates, &mut |_| {})
+        .and_then(|(mut loader, file)| loader.load(file, portion, refuses_locks));
+    move_aside_if_malformed(loaded, || list_and_move_aside(&spool.spool, name))
 }
 
 /// A control file that is being loaded.
 struct Loader<'l> {
-    spool: &'l Spool,
+    spool: &'l OpenSpool,
     name: &'l SpoolName,
     stat: FileStat,
     /// Determines the owner of a lock, given the file's last change.
@@ -179,6 +151,25 @@ struct Loader<'l> {
     observer: LoadObserver<'l>,
     /// Its message file, once that has been found.
     message: Option<MessageFile>,
+}
+
+impl<'l> Loader<'l> {
+    /// Opens the control file of a message.
+    fn open(
+        spool: &'l OpenSpool,
+        name: &'l SpoolName,
+        owner: fn(PidField, Timestamp) -> LockOwner,
+        duplicates: DuplicateSink<'l>,
+        observer: LoadObserver<'l>,
+    ) -> Result<(Loader<'l>, File), LoadError> {
+        let file = spool.open_control_file(name).map_err(|error| match error.raw_os_error() {
+            // A link or a socket.
+            Some(libc::ELOOP | libc::ENXIO) => ErrorKind::NotFound.into(),
+            _ => error,
+        })?;
+        let stat = FileStat::of(&file)?;
+        Ok((Loader { spool, name, stat, owner, duplicates, observer, message: None }, file))
+    }
 }
 
 /// What is known of a message file.
@@ -219,7 +210,7 @@ pub fn move_aside_if_malformed(
         Err(LoadError::NoQueue) => LoadResult::NoQueue,
         Err(LoadError::Failed(error)) => match error.downcast() {
             Ok(error) => LoadResult::Malformed { error, moved: move_away() },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => LoadResult::Nothing,
+            Err(error) if error.kind() == ErrorKind::NotFound => LoadResult::Nothing,
             Err(error) => LoadResult::Failed(error),
         },
     }
@@ -230,7 +221,9 @@ pub fn move_aside_if_malformed(
 /// It is listed first, because a kill may leave its message file in `queue/`.
 fn list_and_move_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
     let mut removals = RemovalList::new(spool.reader_removals_file());
-    if let Err(error) = removals.write(spool, std::iter::once(name)) {
+    let message = spool.message_file(name).symlink_metadata().ok();
+    let message = message.map(|found| (name, Timestamp::modified(&found)));
+    if let Err(error) = removals.write(message.into_iter()) {
         log::warn!("{}: {error}", removals.path().display());
     }
     move_aside::move_aside(spool, name, Reason::Malformed)

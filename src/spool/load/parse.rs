@@ -1,5 +1,6 @@
 //! Parses and checks a control file, and reduces it to an arrival.
 
+use super::locate::finish_move;
 use super::repair::holder;
 use super::{LoadError, LoadedFile, Loader, MessageFile};
 use crate::folder::exists;
@@ -8,11 +9,10 @@ use crate::{Arrival, Portion, SpoolName};
 use crate::{alternatives, chunk};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zsched_format::control_file::{self, ControlFile, ControlFileError};
 use zsched_format::time::Timestamp;
-use zsched_sys as sys;
+use zsched_sys::{self as sys, FileFacts};
 
 /// Maximum size of a control file that is always read as a whole, in bytes.
 const MAX_WHOLE_READ: u64 = 1 << 20;
@@ -28,19 +28,17 @@ impl Loader<'_> {
     /// With `refuses_locks`, a recipient that is locked prevents this.
     pub(super) fn load(
         &mut self,
+        on_disk: File,
         portion: Option<Portion>,
         refuses_locks: bool,
     ) -> Result<Arrival, LoadError> {
-        let path = self.spool.control_file(self.name);
-        // Another kind of file may have replaced it meanwhile, which must not block.
-        let mut on_disk = sys::open_nofollow(File::options().read(true), &path)?;
         if let Some(portion) = portion.filter(|_| self.stat.size > MAX_WHOLE_READ)
             && !self.has_alternatives(&on_disk)?
         {
             return self.load_parts(&on_disk, portion, refuses_locks);
         }
         let mut arrival =
-            self.arrival(control_file::parse(self.text(&mut on_disk)?)?, refuses_locks, false)?;
+            self.arrival(control_file::parse(self.text(&on_disk)?)?, refuses_locks, false)?;
         portion.into_iter().for_each(|portion| arrival.cut(portion));
         Ok(arrival)
     }
@@ -127,7 +125,7 @@ impl Loader<'_> {
     }
 
     fn advance_alternatives(&self, file: ControlFile) -> io::Result<ControlFile> {
-        let path = self.spool.control_file(self.name);
+        let path = self.spool.spool.control_file(self.name);
         let open = sys::open_nofollow(OpenOptions::new().read(true).write(true), &path)?;
         match alternatives::advance(&OnDisk { file: open, path }, &file)? {
             Some(text) => Ok(control_file::parse(text)?),
@@ -140,7 +138,7 @@ impl Loader<'_> {
         self.message.map_or(self.stat.changed, |message| message.received)
     }
 
-    fn text(&self, on_disk: &mut File) -> io::Result<Vec<u8>> {
+    fn text(&self, on_disk: &File) -> io::Result<Vec<u8>> {
         control_file::read_all(on_disk, self.stat.size).map_err(|error| match error.kind() {
             ErrorKind::FileTooLarge => {
                 let limit = control_file::MAX_CONTROL_FILE_SIZE >> 20;
@@ -156,23 +154,42 @@ impl Loader<'_> {
             return Ok(None);
         }
         check_name(self.name, file)?;
-        let reason = match fs::metadata(self.spool.message_file(self.name)) {
-            Ok(message) if message.is_file() => {
-                let (received, size) = (Timestamp::modified(&message), message.len());
-                return Ok(Some(MessageFile { received, size, owner: message.uid() }));
+        let reason = match self.examine_message() {
+            Ok(message) if message.is_file => {
+                let (seconds, nanoseconds) = message.modified;
+                let received = Timestamp::from_parts(seconds, nanoseconds);
+                return Ok(Some(MessageFile {
+                    received,
+                    size: message.size,
+                    owner: message.owner,
+                }));
             }
             Ok(_) => "the message file is not a regular file",
             // Another process may have removed both files meanwhile.
             Err(error)
                 if error.kind() != ErrorKind::NotFound
-                    || !exists(&self.spool.control_file(self.name))? =>
+                    || !exists(&self.spool.spool.control_file(self.name))? =>
             {
                 return Err(error.into());
             }
-            Err(_) if is_empty(self.spool.queue())? => return Err(LoadError::NoQueue),
+            Err(_) if is_empty(self.spool.spool.queue())? => return Err(LoadError::NoQueue),
             Err(_) => "there is no message file",
         };
         Err(error_in_name(file, reason).into())
+    }
+
+    /// Examines the message file, which may have to be moved down first.
+    fn examine_message(&self) -> io::Result<FileFacts> {
+        let path = self.name.path();
+        match self.spool.queue.examine(&path) {
+            Err(error)
+                if error.kind() == ErrorKind::NotFound
+                    && finish_move(&self.spool.spool, self.name)? =>
+            {
+                self.spool.queue.examine(&path)
+            }
+            other => other,
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl Loader<'_> {
         if !is_decided && !file.recipients.iter().any(is_locked) {
             return Ok(());
         }
-        let path = self.spool.control_file(self.name);
+        let path = self.spool.spool.control_file(self.name);
         let modified = Timestamp::modified(&fs::symlink_metadata(&path)?);
         let owner = |field| (self.owner)(field, modified);
         let is_free = |recipient: &Recipient| {
@@ -93,7 +93,7 @@ impl Loader<'_> {
 
     /// Writes the tags that the `d` lines of a large file have decided.
     pub(super) fn complete_decided(&self) -> io::Result<()> {
-        let on_disk = open_to_mark(&self.spool.control_file(self.name))?;
+        let on_disk = open_to_mark(&self.spool.spool.control_file(self.name))?;
         let size = on_disk.metadata()?.len();
         // As in `clear_locks`, the time of the last change is that after the lock was read.
         let is_free = |field| {

@@ -7,8 +7,7 @@ use zsched_core::{Action, Effect, Event, Scheduler, Settings};
 use zsched_format::control_file::parse;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::auth_file::AuthFile;
-use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
-use zsched_mailq_server::v2::json::events::FeedEvent;
+use zsched_mailq_server::v2::events::{EventSubject, FeedEvent, Subscribers};
 use zsched_mailq_server::v2::{
     AdminCommand, Answer, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters,
     Session, SessionContext,
@@ -50,7 +49,7 @@ impl SessionWithCore {
                 },
                 backlog: &(),
                 secret: &[7; 32],
-                watch: &watch,
+                subscribers: &watch,
                 accounts: &mut || accounts.clone(),
                 request_counters: &mut request_counters,
                 log_lines: &mut log_lines,

@@ -1,5 +1,6 @@
 //! Lines about arrivals, which the reader composes: it has just parsed the control file.
 
+use super::message_facts::SharedFacts;
 use super::text::push_address;
 use crate::logging::Stamp;
 use log::Level;
@@ -15,12 +16,21 @@ pub(crate) struct ArrivalLines {
     ///
     /// It has logged what came before.
     former_end: Option<Timestamp>,
+    /// Where the facts about messages are kept; `None` if no log needs them.
+    facts: Option<SharedFacts>,
     stamp: Stamp,
 }
 
 impl ArrivalLines {
-    pub(crate) fn new(former_end: Option<Timestamp>) -> ArrivalLines {
-        ArrivalLines { former_end, stamp: Stamp::default() }
+    pub(super) fn new(former_end: Option<Timestamp>, facts: Option<SharedFacts>) -> ArrivalLines {
+        ArrivalLines { former_end, facts, stamp: Stamp::default() }
+    }
+
+    /// Keeps what later lines about a message need.
+    pub(crate) fn keep_facts(&self, loaded: &LoadedFile<'_>) {
+        if let Some(facts) = self.facts.as_ref().filter(|_| !loaded.is_part) {
+            facts.add(&loaded.arrival.name, loaded.arrival.modified, loaded.file);
+        }
     }
 
     /// Composes the line of a message that may be new; none at a level that leaves it out.
@@ -71,7 +81,7 @@ mod tests {
         let (file, made) = (&file, CAME);
         let (message_size, owner, is_part) = (2048, 0, false);
         let loaded = LoadedFile { file, arrival, made, message_size, owner, is_part };
-        let line = ArrivalLines::new(former_end).compose(&loaded);
+        let line = ArrivalLines::new(former_end, None).compose(&loaded);
         let line = String::from_utf8(line).expect("text");
         line.split_once(' ').map(|(_, line)| line.to_string()).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! Composes lines about recipients.
 
-use super::control_files::{CachedFile, ControlFiles};
+use super::message_facts::{MessageFacts, SharedFacts};
 use super::text::{push_address, push_text, push_value};
 use super::{MailLogs, size};
 use crate::logging::Stamp;
@@ -10,13 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zsched_core::{StatusRecord, StatusVerdict};
 use zsched_format::agent_protocol::ReportStatus as Word;
+use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
-use zsched_format::control_file::{ControlFile, Tag};
 use zsched_format::status_code::enhanced_code;
 use zsched_format::status_log::{DeliveryStatus, StatusDelays, StatusLine, seconds};
 use zsched_format::time::format_time;
-use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{Spool, SpoolId, SpoolName};
+use zsched_spool::{OpenSpool, SpoolId, SpoolName};
 
 /// Size of composed lines at which they are passed on, in bytes.
 const FLUSH_SIZE: usize = 64 << 10;
@@ -26,22 +25,24 @@ pub(crate) struct Composer {
     /// Size of records that wait for the writer, in bytes.
     requested: Arc<AtomicUsize>,
     lines: RecipientLines,
-    files: ControlFiles,
+    facts: SharedFacts,
 }
 
 impl Composer {
-    pub(super) fn new(logs: MailLogs, requested: Arc<AtomicUsize>) -> Composer {
-        Composer { requested, lines: RecipientLines::new(logs), files: ControlFiles::default() }
+    pub(super) fn new(logs: MailLogs, requested: Arc<AtomicUsize>, facts: SharedFacts) -> Composer {
+        Composer { requested, lines: RecipientLines::new(logs), facts }
     }
 
-    /// Composes the lines of a record.
-    pub(crate) fn add(&mut self, spool: &Spool, record: &StatusRecord) {
+    /// Composes the lines of a record. They lack addresses if the spool cannot be opened.
+    pub(crate) fn add(&mut self, spool: Option<&OpenSpool>, record: &StatusRecord) {
         let last = record.offsets.iter().copied().max().unwrap_or_default();
-        let mut known = self.files.get(spool, (&record.name, record.modified), last);
+        let mut cache = self.facts.lock();
+        let facts = spool.and_then(|spool| cache.get(spool, (&record.name, record.modified), last));
+        let mut known = spool.zip(facts);
         let common = CommonFields::of(record);
         for offset in &record.offsets {
-            let outcome = Outcome::new(record, spool, known.as_deref_mut(), *offset);
-            self.lines.push(&common, &outcome);
+            let known = known.as_mut().map(|(spool, facts)| (*spool, &mut **facts));
+            self.lines.push(&common, &Outcome::new(record, known, *offset));
         }
         self.requested.fetch_sub(size(record), Ordering::Relaxed);
     }
@@ -51,16 +52,9 @@ impl Composer {
         self.lines.flush();
     }
 
-    /// Drops the control file of a message that is about to leave the spool.
-    ///
-    /// Returns its verbose file; `None` if that must be looked up.
-    pub(crate) fn forget(
-        &mut self,
-        spool: &Spool,
-        name: &SpoolName,
-    ) -> Option<Option<VerboseFile>> {
-        let known = self.files.forget(name.number())?;
-        Some(VerboseFile::named_in(&known.file.text, spool, &spool.message_file(name)))
+    /// Drops what is known of a message that is about to leave the spool.
+    pub(crate) fn forget(&self, name: &SpoolName) {
+        self.facts.lock().remove(name.number());
     }
 }
 
@@ -108,8 +102,6 @@ impl RecipientLines {
 /// Fields common to all lines of a record.
 pub(super) struct CommonFields<'r> {
     record: &'r StatusRecord,
-    /// Time of the result, in the form of the status log.
-    time: String,
     spool_id: String,
     delay: f64,
     delays: StatusDelays,
@@ -126,7 +118,6 @@ impl<'r> CommonFields<'r> {
         };
         CommonFields {
             record,
-            time: format_time(time),
             spool_id: SpoolId { number: record.name.number(), modified }.to_string(),
             delay: seconds(modified, time),
             delays,
@@ -136,7 +127,7 @@ impl<'r> CommonFields<'r> {
     fn write_status_line(&self, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
         let record = self.record;
         let entry = StatusLine {
-            time: (&self.time).into(),
+            time: format_time(record.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: outcome.message_id.map(Cow::Borrowed),
             sender: outcome.sender.map(String::from_utf8_lossy),
@@ -170,18 +161,28 @@ impl<'r> CommonFields<'r> {
         let relay = outcome.notary_field(4);
         push_value(out, relay.map(|relay| relay.strip_prefix(b"dns; ").unwrap_or(relay)));
         let StatusDelays { router, queue, attempt } = self.delays;
-        let (delay, attempt) = (self.delay, attempt.unwrap_or_default());
+        let times = [self.delay, router, queue, attempt.unwrap_or_default()];
+        let [delay, router, queue, attempt] = times.map(Hundredths);
         let (code, status) = (outcome.code(&record.text), outcome.status.word());
         let code = code.unwrap_or("none");
         write(
             out,
             format_args!(
-                ", delay={delay:.2}, delays={router:.2}/{queue:.2}/{attempt:.2}, \
-                 dsn={code}, status={status}"
+                ", delay={delay}, delays={router}/{queue}/{attempt}, dsn={code}, status={status}"
             ),
         );
         push_text(out, &record.text);
         out.push(b'\n');
+    }
+}
+
+/// Formats seconds with two decimals, in a third of the time that `{:.2}` takes.
+struct Hundredths(f64);
+
+impl std::fmt::Display for Hundredths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hundredths = (self.0 * 100.0).round() as u64;
+        write!(f, "{}.{:02}", hundredths / 100, hundredths % 100)
     }
 }
 
@@ -201,26 +202,25 @@ pub(super) struct Outcome<'k> {
 impl<'k> Outcome<'k> {
     fn new(
         record: &'k StatusRecord,
-        spool: &Spool,
-        known: Option<&'k mut CachedFile>,
+        known: Option<(&OpenSpool, &'k mut MessageFacts)>,
         offset: u32,
     ) -> Outcome<'k> {
         let status = delivery_status(record.verdict).unwrap_or_else(|| {
-            match known.as_ref().and_then(|known| known.tag(spool, offset).ok()) {
+            match known.as_ref().and_then(|(spool, known)| known.tag(spool, offset).ok()) {
                 Some(Tag::Failed) => DeliveryStatus::Failed,
                 _ => DeliveryStatus::Delivered,
             }
         });
         let mut notary = Cow::Borrowed(&record.notary[..]);
         let (mut sender, mut recipient, mut message_id) = (None, None, None);
-        if let Some(known) = known {
+        if let Some((spool, known)) = known {
             if has_note_on_disk(record) || record.verdict == StatusVerdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
             let known = &*known;
-            (sender, recipient) = addresses(&known.file, offset);
-            message_id = known.message_id.as_deref();
+            (sender, recipient) = known.addresses(offset);
+            message_id = known.message_id();
         }
         Outcome { status, message_id, sender, recipient, notary }
     }
@@ -240,13 +240,6 @@ impl<'k> Outcome<'k> {
 fn has_note_on_disk(record: &StatusRecord) -> bool {
     matches!(record.verdict, StatusVerdict::Report(Word::Ok2 | Word::Error2))
         && record.notary.is_empty()
-}
-
-/// Addresses of the sender and of a recipient.
-fn addresses(file: &ControlFile, offset: u32) -> (Option<&[u8]>, Option<&[u8]>) {
-    let recipient = file.recipient_at(offset);
-    let sender = recipient.and_then(|recipient| file.sender_of(recipient));
-    (sender.map(|sender| file.get(sender.quad.user)), recipient.map(|one| file.get(one.quad.user)))
 }
 
 /// Result for recipients; `None` if only the control file has it.
@@ -291,7 +284,7 @@ pub(super) mod tests {
     use std::time::Duration;
     use zsched_core::{Attempt, Destination};
     use zsched_format::time::Timestamp;
-    use zsched_spool::HashFolder;
+    use zsched_spool::{HashFolder, Spool};
 
     const CONTROL: &[u8] = b"@ 0x00000007\ni 4711\no 5\nl <1@x>\ns local - alice@x 0\n\
         r           smtp h bob@h 0\nr-          smtp h \xff@h 0\nm\nSubject: x\n\n\
@@ -328,7 +321,8 @@ pub(super) mod tests {
         let log = MailLog::new(MailLogs::new(Some(status), &text, MailLines::Final));
         assert!(log.admits(&record));
         let mut composer = log.composer().expect("there are logs");
-        composer.add(&spool, &record);
+        let open = OpenSpool::new(spool).expect("opened");
+        composer.add(Some(&open), &record);
         composer.flush();
         assert_eq!(composer.requested.load(Ordering::Relaxed), 0);
         let text = |lines: Vec<u8>| String::from_utf8(lines).expect("JSON and the log are UTF-8");

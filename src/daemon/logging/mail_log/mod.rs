@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The addresses are in the control file. So the worker that removes control files composes the
-//! lines about recipients, too: the order of its requests ensures that the file is still there. The
+//! lines about recipients, too: the order of its requests ensures that the file is still there. It
+//! reads the file only if what the reader has found in it is no longer known ([`message_facts`]). The
 //! logs may be on another disk than the spool. Separate workers write them ([`super::background`]),
 //! so that no removal waits for that disk.
 //!
@@ -17,8 +18,8 @@
 
 mod arrival;
 mod compose;
-mod control_files;
 mod hold;
+mod message_facts;
 mod report;
 mod text;
 
@@ -30,6 +31,7 @@ use super::appended_file::AppendedFile;
 use super::background::BackgroundLog;
 use clap::ValueEnum;
 use log::Level;
+use message_facts::SharedFacts;
 use serde_json::Value;
 use std::io;
 use std::path::Path;
@@ -60,6 +62,7 @@ pub(crate) struct MailLog {
     logs: MailLogs,
     /// Size of records that wait for the writer, in bytes.
     requested: Arc<AtomicUsize>,
+    facts: SharedFacts,
 }
 
 /// The logs that have lines about mail.
@@ -105,13 +108,20 @@ impl MailLogs {
 
 impl MailLog {
     pub(crate) fn new(logs: MailLogs) -> MailLog {
-        MailLog { logs, requested: Arc::default() }
+        MailLog { logs, requested: Arc::default(), facts: SharedFacts::default() }
     }
 
     /// Creates the composer for the writer, if it has anything to do.
     pub(crate) fn composer(&self) -> Option<Composer> {
-        let composer = || Composer::new(self.logs.clone(), self.requested.clone());
+        let composer =
+            || Composer::new(self.logs.clone(), self.requested.clone(), self.facts.clone());
         self.logs.are_needed().then(composer)
+    }
+
+    /// Creates the composer for the reader.
+    pub(crate) fn arrival_lines(&self, former_end: Option<Timestamp>) -> ArrivalLines {
+        let facts = self.logs.are_needed().then(|| self.facts.clone());
+        ArrivalLines::new(former_end, facts)
     }
 
     /// Creates the composer for the reporter.

@@ -50,6 +50,10 @@ pub(super) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends printable text, without TABs and with `escaped` in hexadecimal.
 fn push(out: &mut Vec<u8>, text: &[u8], max_len: usize, escaped: &[char]) {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !escaped.contains(&(*byte as char));
+    if text.len() <= max_len && text.iter().all(is_plain) {
+        return out.extend_from_slice(text);
+    }
     // A character has up to four bytes, so this cuts none that is shown.
     let text = &text[..text.len().min(4 * max_len + 4)];
     for (index, c) in printable::line(text).chars().enumerate() {

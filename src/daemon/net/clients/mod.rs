@@ -452,7 +452,7 @@ impl Clients {
             process: self.process,
             backlog,
             secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
-            watch: &self.watch,
+            subscribers: &self.watch,
             accounts: &mut || accounts.current(),
             request_counters: &mut self.request_counters,
             log_lines: &mut self.log_lines,

@@ -8,17 +8,17 @@ mod spool_state;
 
 pub(crate) use spool_state::{SpoolState, warnings};
 
-use super::arguments::Sort;
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::overview;
-use super::summary::hold_words;
-use super::views::{JSON_SUMMARY, of, threads_request};
+use super::summary::{hold_words, process_words};
+use super::views::{JSON_SUMMARY, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
-use crate::console::model::{ConfigStatus, ThreadStatus};
 use crate::failure::Failure;
-use crate::format::{count, not_a_span, one_line, read_span, span};
+use crate::format::{count, one_line, span, span_argument};
 use clap::Args;
+use zsched_mailq_protocol::schema::{ConfigStatus, ThreadStatus};
 
 /// Maximum number of warnings about selected destinations.
 const MAX_WARNINGS: usize = 3;
@@ -29,11 +29,11 @@ const MAX_DESTINATIONS: usize = 1_000_000;
 #[derive(Args, Clone, Debug, Default)]
 pub struct Thresholds {
     /// Warn if the oldest message is older than this, such as 1h
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = span_argument)]
     pub warn_age: Option<f64>,
 
     /// Report critical if the oldest message is older than this
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = span_argument)]
     pub crit_age: Option<f64>,
 
     /// Warn if there are more messages than this
@@ -55,10 +55,6 @@ pub struct Thresholds {
     /// Report critical if less than this is free there, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1)]
     pub crit_free: u8,
-}
-
-fn parse_span(text: &str) -> Result<f64, String> {
-    read_span(text).filter(|span| *span >= 0.0).ok_or_else(|| not_a_span("it"))
 }
 
 /// Result of a check. The numbers are exit statuses.
@@ -101,14 +97,8 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
     let is_limited = matches!(scheduler, Scheduler::Dump(_));
     let json = |session: &mut Session| client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"));
     let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
-    let notices = [
-        (is_limited, "only counts are known without a login"),
-        (summary.loading, "the spool is being loaded"),
-        (summary.draining, "the scheduler is shutting down"),
-        (summary.frozen, "agent starts are disabled"),
-    ];
-    let of_process = notices.into_iter().filter(|(is_so, _)| *is_so);
-    let of_process = of_process.map(|(_, words)| words.to_string());
+    let limited = is_limited.then_some("only counts are known without a login");
+    let of_process = limited.into_iter().chain(process_words(&summary)).map(str::to_string);
     Ok(Measures {
         messages: summary.messages,
         recipients: summary.recipients,
@@ -137,7 +127,7 @@ fn problem_of_config(scheduler: &mut Scheduler) -> Option<String> {
 }
 
 fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
-    let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS)?;
+    let request = threads_request(&SelectionArgs::of(what), Sort::default(), MAX_DESTINATIONS);
     let mut measures = Measures::default();
     let mut has_mail = false;
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {

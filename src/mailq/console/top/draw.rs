@@ -2,16 +2,16 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::model::AgentStatus;
-use crate::console::summary::{hold_words, thread_columns};
+use crate::console::summary::{hold_words, process_words, thread_columns};
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, table};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, List, ListState, Paragraph, Sparkline, Wrap};
+use zsched_mailq_protocol::schema::AgentStatus;
 
 /// Maximum number of agents shown.
 const MAX_SHOWN_AGENTS: usize = 5;
@@ -108,15 +108,8 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
     for words in hold_words(summary) {
         second.push(Span::styled(format!("; {words}"), palette.of(OutputStyle::Warning)));
     }
-    for (is_so, words) in [
-        (summary.loading, "; loading the spool"),
-        (summary.draining, "; shutting down"),
-        (summary.frozen, "; agent starts disabled"),
-        (state.is_paused, "; paused"),
-    ] {
-        if is_so {
-            second.push(Span::styled(words, palette.of(OutputStyle::Error)));
-        }
+    for words in process_words(summary).chain(state.is_paused.then_some("paused")) {
+        second.push(Span::styled(format!("; {words}"), palette.of(OutputStyle::Error)));
     }
     if let Some(warning) = summary.warnings.first() {
         let more = match summary.warnings.len() {
@@ -168,7 +161,7 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pale
 fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette: Palette) {
     let threads = state.threads();
     let now = state.overview.summary.time;
-    let mut columns = thread_columns("DESTINATION", now, threads.iter().copied());
+    let mut columns = thread_columns("DESTINATION", now, threads.iter().copied(), true);
     for column in &mut columns {
         column.title = match (column.title, state.sort) {
             ("MSGS", Sort::Backlog) => "MSGS▼",
@@ -177,7 +170,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
             (other, _) => other,
         };
     }
-    let table = Table::new(&columns, threads.iter().copied());
+    let table = table(&columns, threads.iter().copied());
     let mut lines = table.lines(Some(usize::from(area.width))).map(|parts| {
         let part = |(text, style): Cell| Span::styled(text, palette.of(style));
         Line::from_iter(parts.into_iter().map(part))
@@ -186,7 +179,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
     let rows: Vec<Line<'_>> = lines.collect();
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     frame.render_widget(titles, head);
-    let mut selection = ListState::default().with_selected(Some(state.place(&threads)));
+    let mut selection = ListState::default().with_selected(Some(state.selected_index(&threads)));
     let list = List::new(rows).highlight_style(Style::default().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(list, body, &mut selection);
 }
@@ -216,7 +209,7 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pal
 /// Draws the last text of the destination, and the last message.
 fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let threads = state.threads();
-    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text());
+    let text = threads.get(state.selected_index(&threads)).and_then(|thread| thread.text());
     let columns = usize::from(area.width);
     let reply = match text.map(last_line).filter(|text| !text.is_empty()) {
         Some(text) => {
@@ -254,7 +247,7 @@ fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
 mod tests {
     use super::*;
     use crate::console::overview::Overview;
-    use crate::console::top::state::StatusLine;
+    use crate::console::top::state::StatusMessage;
     use crate::console::top::worker::WorkerReport;
     use expect_test::{Expect, expect};
     use ratatui::Terminal;
@@ -282,7 +275,7 @@ mod tests {
             overview.threads[0].wakeup = None;
             overview.summary.time += seconds;
             overview.summary.recipients_out += seconds as u64 * 10;
-            state.take(WorkerReport::Snapshot(Box::new(overview)));
+            state.apply(WorkerReport::Snapshot(Box::new(overview)));
         }
         state
     }
@@ -367,9 +360,13 @@ mod tests {
         let mut state = state();
         let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
-        state.take(WorkerReport::Reason(vec![sentence.to_string()]));
+        state.apply(WorkerReport::Reason(vec![sentence.to_string()]));
         let text = "HOLD is refused: no\nmailq: advice".to_string();
-        state.take(WorkerReport::Status(StatusLine { text, is_bad: true, ends_session: false }));
+        state.apply(WorkerReport::Status(StatusMessage {
+            text,
+            is_bad: true,
+            ends_session: false,
+        }));
         drawn(
             &mut state,
             60,

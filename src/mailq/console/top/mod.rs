@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keys ──► state ──► draw ──► terminal
-//!            ▲ │ orders
+//!            ▲ │ commands
 //!  snapshots │ ▼
 //!           worker: the session with the scheduler
 //! ```
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::Terminal;
 use crossterm::event::{self, Event, KeyEventKind};
-use state::{KeyAction, TopState};
+use state::TopState;
 use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -34,26 +34,25 @@ pub(super) fn run(
     terminal: Terminal,
 ) -> Result<(), Failure> {
     if !terminal.is_terminal {
-        let message = "mailq top needs a terminal; mailq summary --watch does not";
-        return Err(Failure::Usage(message.to_string()));
+        return Failure::usage("mailq top needs a terminal; mailq summary --watch does not");
     }
     // A failure to connect is reported before the screen is taken over.
     let session = super::client::session(&installation)?;
-    let (orders, for_worker) = mpsc::channel();
-    let (to_us, reports) = mpsc::channel();
+    let (commands, to_execute) = mpsc::channel();
+    let (to_show, reports) = mpsc::channel();
     // The worker ends when its channel is closed, or with the process.
     std::thread::spawn(move || {
-        worker::run(session, &installation, interval, &for_worker, &to_us);
+        worker::run(session, &installation, interval, &to_execute, &to_show);
     });
     let mut screen = ratatui::try_init().map_err(Failure::Output)?;
-    let result = follow(&mut screen, &orders, &reports, terminal.has_colour);
+    let result = follow(&mut screen, &commands, &reports, terminal.has_colour);
     ratatui::try_restore().map_err(Failure::Output)?;
     result
 }
 
 fn follow(
     screen: &mut ratatui::DefaultTerminal,
-    orders: &mpsc::Sender<WorkerCommand>,
+    commands: &mpsc::Sender<WorkerCommand>,
     reports: &mpsc::Receiver<WorkerReport>,
     has_colour: bool,
 ) -> Result<(), Failure> {
@@ -61,7 +60,7 @@ fn follow(
     let mut has_changed = true;
     loop {
         while let Ok(report) = reports.try_recv() {
-            state.take(report);
+            state.apply(report);
             has_changed = true;
         }
         if has_changed {
@@ -73,20 +72,17 @@ fn follow(
         if !has_changed {
             continue;
         }
-        let action = match event::read() {
+        let command = match event::read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => state.key(key),
             Ok(_) => continue,
             // A signal has interrupted the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Failure::Output(error)),
         };
-        match action {
-            KeyAction::Nothing => {}
-            KeyAction::Leave => return Ok(()),
-            KeyAction::Give(order) => {
-                // The send fails if the worker has ended.
-                drop(orders.send(order));
-            }
+        if state.has_left {
+            return Ok(());
         }
+        // The send fails if the worker has ended.
+        command.into_iter().for_each(|command| drop(commands.send(command)));
     }
 }

@@ -2,24 +2,14 @@
 
 use super::worker::{WorkerCommand, WorkerReport};
 use crate::console::arguments::Sort;
-use crate::console::model::{Summary, ThreadStatus};
+use crate::console::orders::Verb;
 use crate::console::overview::Overview;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::VecDeque;
+use zsched_mailq_protocol::schema::{Summary, ThreadStatus};
 
 /// Maximum number of rates that are kept for the curve.
 const MAX_RATES: usize = 200;
-
-/// What the caller has to do after a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum KeyAction {
-    /// Nothing.
-    Nothing,
-    /// Leave the program.
-    Leave,
-    /// Give an order to the worker.
-    Give(WorkerCommand),
-}
 
 /// The state of the screen.
 #[derive(Debug, Default)]
@@ -37,18 +27,20 @@ pub(super) struct TopState {
     /// Name of the selected destination, which keys act on.
     pub selected: Option<String>,
     /// Result or error of the last action.
-    pub message: Option<StatusLine>,
+    pub message: Option<StatusMessage>,
     /// Reason why something waits, while it is shown.
     pub reason: Option<Vec<String>>,
     /// True while the keys are explained.
     pub has_help: bool,
     /// True while new snapshots are not shown.
     pub is_paused: bool,
+    /// True if the user leaves the program.
+    pub has_left: bool,
 }
 
 /// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StatusLine {
+pub(super) struct StatusMessage {
     /// Text.
     pub text: String,
     /// True for an error.
@@ -59,7 +51,7 @@ pub(super) struct StatusLine {
 
 impl TopState {
     /// Applies a report of the worker.
-    pub(super) fn take(&mut self, report: WorkerReport) {
+    pub(super) fn apply(&mut self, report: WorkerReport) {
         match report {
             WorkerReport::Snapshot(overview) => {
                 self.message.take_if(|message| message.ends_session);
@@ -101,23 +93,24 @@ impl TopState {
     }
 
     /// Index of the selected destination, or 0 if it is gone.
-    pub(super) fn place(&self, threads: &[&ThreadStatus]) -> usize {
+    pub(super) fn selected_index(&self, threads: &[&ThreadStatus]) -> usize {
         let is_selected = |thread: &&ThreadStatus| Some(thread.name()) == self.selected;
         threads.iter().position(is_selected).unwrap_or(0)
     }
 
-    /// Handles a key.
-    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
+    /// Handles a key. Returns what the worker has to do.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Option<WorkerCommand> {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if with_control && key.code == KeyCode::Char('c') {
-            return KeyAction::Leave;
+            self.has_left = true;
+            return None;
         }
         // Any key closes a box that covers the screen.
         if self.reason.take().is_some() || std::mem::take(&mut self.has_help) {
-            return KeyAction::Nothing;
+            return None;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Leave,
+            KeyCode::Char('q') | KeyCode::Esc => self.has_left = true,
             KeyCode::Down | KeyCode::Char('j') => self.go(1),
             KeyCode::Up | KeyCode::Char('k') => self.go(-1),
             KeyCode::PageDown => self.go(10),
@@ -133,28 +126,30 @@ impl TopState {
             }
             KeyCode::Char('p') => self.is_paused = !self.is_paused,
             KeyCode::Char('?') => self.has_help = true,
-            KeyCode::Char(' ') => return KeyAction::Give(WorkerCommand::Refresh),
-            KeyCode::Char('h') => return self.order(WorkerCommand::Hold),
-            KeyCode::Char('u') => return self.order(WorkerCommand::Release),
-            KeyCode::Char('r') => return self.order(WorkerCommand::Retry),
-            KeyCode::Char('e') | KeyCode::Enter => return self.order(WorkerCommand::Why),
+            KeyCode::Char(' ') => return Some(WorkerCommand::Refresh),
+            KeyCode::Char('h') => return self.order(Verb::HOLD),
+            KeyCode::Char('u') => return self.order(Verb::RELEASE),
+            KeyCode::Char('r') => return self.order(Verb::RETRY),
+            KeyCode::Char('e') | KeyCode::Enter => return self.chosen().map(WorkerCommand::Why),
             _ => {}
         }
-        KeyAction::Nothing
+        None
     }
 
-    fn order(&mut self, order: impl Fn(String) -> WorkerCommand) -> KeyAction {
+    fn order(&self, verb: Verb) -> Option<WorkerCommand> {
+        self.chosen().map(|name| WorkerCommand::Order(verb, name))
+    }
+
+    /// Name of the destination that keys act on.
+    fn chosen(&self) -> Option<String> {
         let threads = self.threads();
-        match threads.get(self.place(&threads)) {
-            Some(thread) => KeyAction::Give(order(thread.name())),
-            None => KeyAction::Nothing,
-        }
+        threads.get(self.selected_index(&threads)).map(|thread| thread.name())
     }
 
     fn go(&mut self, by: isize) {
         let threads = self.threads();
         let last = threads.len().saturating_sub(1);
-        let place = self.place(&threads).saturating_add_signed(by).min(last);
+        let place = self.selected_index(&threads).saturating_add_signed(by).min(last);
         self.selected = threads.get(place).map(|thread| thread.name());
     }
 }
@@ -180,87 +175,86 @@ mod tests {
         WorkerReport::Snapshot(Box::new(Overview { summary, threads, ..Overview::default() }))
     }
 
-    fn press(state: &mut TopState, keys: &str) -> KeyAction {
-        let mut action = KeyAction::Nothing;
+    fn press(state: &mut TopState, keys: &str) -> Option<WorkerCommand> {
+        let mut command = None;
         for key in keys.chars() {
             let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
-            action = state.key(KeyEvent::new(code, KeyModifiers::NONE));
+            command = state.key(KeyEvent::new(code, KeyModifiers::NONE));
         }
-        action
+        command
     }
 
     #[test]
     fn rates_are_differences_between_snapshots() {
         let mut state = TopState::default();
-        state.take(overview(10.0, 100, &[]));
+        state.apply(overview(10.0, 100, &[]));
         assert!(state.rates_out.is_empty());
-        state.take(overview(12.0, 110, &[]));
+        state.apply(overview(12.0, 110, &[]));
         // A restarted scheduler counts from 0.
-        state.take(overview(14.0, 5, &[]));
-        state.take(overview(15.0, 6, &[]));
+        state.apply(overview(14.0, 5, &[]));
+        state.apply(overview(15.0, 6, &[]));
         assert_eq!(state.rates_out, [5.0, 1.0]);
     }
 
     #[test]
     fn keys_act_on_selected_destination() {
         let mut state = TopState::default();
-        assert_eq!(press(&mut state, "h"), KeyAction::Nothing);
-        state.take(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
+        assert_eq!(press(&mut state, "h"), None);
+        state.apply(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
         assert_eq!(
             press(&mut state, "h"),
-            KeyAction::Give(WorkerCommand::Hold("smtp/b".to_string()))
+            Some(WorkerCommand::Order(Verb::HOLD, "smtp/b".to_string()))
         );
         assert_eq!(
             press(&mut state, "jr"),
-            KeyAction::Give(WorkerCommand::Retry("smtp/c".to_string()))
+            Some(WorkerCommand::Order(Verb::RETRY, "smtp/c".to_string()))
         );
         // The selection follows the destination.
-        state.take(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
-        assert_eq!(
-            press(&mut state, "e"),
-            KeyAction::Give(WorkerCommand::Why("smtp/c".to_string()))
-        );
+        state.apply(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
+        assert_eq!(press(&mut state, "e"), Some(WorkerCommand::Why("smtp/c".to_string())));
         assert_eq!(
             press(&mut state, "kkkssu"),
-            KeyAction::Give(WorkerCommand::Release("smtp/c".to_string()))
+            Some(WorkerCommand::Order(Verb::RELEASE, "smtp/c".to_string()))
         );
-        assert_eq!(
-            press(&mut state, "kkkk\n"),
-            KeyAction::Give(WorkerCommand::Why("smtp/a".to_string()))
-        );
+        assert_eq!(press(&mut state, "kkkk\n"), Some(WorkerCommand::Why("smtp/a".to_string())));
         // Once it is gone, the first one is selected.
-        state.take(overview(3.0, 0, &[("b", 3, 1)]));
+        state.apply(overview(3.0, 0, &[("b", 3, 1)]));
         assert_eq!(
             press(&mut state, "h"),
-            KeyAction::Give(WorkerCommand::Hold("smtp/b".to_string()))
+            Some(WorkerCommand::Order(Verb::HOLD, "smtp/b".to_string()))
         );
-        assert_eq!(press(&mut state, "q"), KeyAction::Leave);
+        assert!(press(&mut state, "q").is_none() && state.has_left);
     }
 
     #[test]
     fn box_is_closed_by_any_key() {
         let mut state = TopState::default();
-        state.take(WorkerReport::Reason(vec!["it waits".to_string()]));
-        assert_eq!((press(&mut state, "q"), state.reason.clone()), (KeyAction::Nothing, None));
-        assert_eq!(press(&mut state, "?q"), KeyAction::Nothing);
-        assert_eq!(press(&mut state, "q"), KeyAction::Leave);
+        state.apply(WorkerReport::Reason(vec!["it waits".to_string()]));
+        assert_eq!((press(&mut state, "q"), state.reason.clone()), (None, None));
+        assert_eq!(press(&mut state, "?q"), None);
+        assert!(!state.has_left);
+        assert!(press(&mut state, "q").is_none() && state.has_left);
     }
 
     #[test]
     fn connection_error_is_cleared_by_snapshot() {
         let mut state = TopState::default();
         let error = |ends_session| {
-            WorkerReport::Status(StatusLine { text: "x".to_string(), is_bad: true, ends_session })
+            WorkerReport::Status(StatusMessage {
+                text: "x".to_string(),
+                is_bad: true,
+                ends_session,
+            })
         };
-        state.take(error(true));
+        state.apply(error(true));
         assert!(state.message.as_ref().is_some_and(|message| message.is_bad));
-        state.take(overview(1.0, 0, &[]));
+        state.apply(overview(1.0, 0, &[]));
         assert_eq!(state.message, None);
-        state.take(error(false));
-        state.take(overview(2.0, 0, &[]));
+        state.apply(error(false));
+        state.apply(overview(2.0, 0, &[]));
         assert!(state.message.is_some());
         press(&mut state, "p");
-        state.take(overview(3.0, 9, &[]));
+        state.apply(overview(3.0, 9, &[]));
         assert_eq!(state.overview.summary.recipients_out, 0);
     }
 }

@@ -1,10 +1,9 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use super::state::StatusLine;
+use super::state::StatusMessage;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
-use crate::console::order_result;
 use crate::console::orders::{self, Verb};
 use crate::console::overview::{self, Overview};
 use crate::console::zmailer;
@@ -16,16 +15,12 @@ use std::time::{Duration, Instant};
 /// Maximum number of destinations requested per sort order.
 const MAX_DESTINATIONS: usize = 200;
 
-/// An order to the worker, with the name of the destination.
+/// What the worker has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkerCommand {
-    /// Put it on hold.
-    Hold(String),
-    /// Release it.
-    Release(String),
-    /// Try it now.
-    Retry(String),
-    /// Explain why it waits.
+    /// Give an order about the destination of this name.
+    Order(Verb, String),
+    /// Explain why the destination of this name waits.
     Why(String),
     /// Take a snapshot at once.
     Refresh,
@@ -37,47 +32,47 @@ pub(super) enum WorkerReport {
     /// A snapshot of the queue.
     Snapshot(Box<Overview>),
     /// Result of an order, or an error.
-    Status(StatusLine),
+    Status(StatusMessage),
     /// Sentences on why something waits.
     Reason(Vec<String>),
 }
 
-/// Runs until the channel of orders or of reports is closed.
+/// Runs until the channel of commands or of reports is closed.
 pub(super) fn run(
     session: Session,
     installation: &Installation,
     interval: Duration,
-    orders: &Receiver<WorkerCommand>,
+    commands: &Receiver<WorkerCommand>,
     reports: &Sender<WorkerReport>,
 ) {
     let mut session = Some(session);
     let mut next = Instant::now();
     loop {
-        let order = match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(order) => order,
+        let command = match commands.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(command) => command,
             Err(RecvTimeoutError::Timeout) => WorkerCommand::Refresh,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let result =
-            connected(&mut session, installation).and_then(|session| execute(session, &order));
+            connected(&mut session, installation).and_then(|session| execute(session, &command));
         let report = result.unwrap_or_else(|failure| {
             let ends_session = failure.ends_session();
             if ends_session {
                 // The next one begins with the next snapshot.
                 session = None;
             }
-            WorkerReport::Status(StatusLine {
+            WorkerReport::Status(StatusMessage {
                 text: failure.to_string(),
                 is_bad: true,
                 ends_session,
             })
         });
-        let is_look = order == WorkerCommand::Refresh;
+        let is_snapshot = command == WorkerCommand::Refresh;
         if reports.send(report).is_err() {
             return;
         }
         // After an order, a snapshot shows its result.
-        next = if is_look { Instant::now() + interval } else { Instant::now() };
+        next = if is_snapshot { Instant::now() + interval } else { Instant::now() };
     }
 }
 
@@ -92,8 +87,13 @@ fn connected<'s>(
     })
 }
 
-fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport, Failure> {
-    let (verb, name) = match order {
+fn execute(session: &mut Session, command: &WorkerCommand) -> Result<WorkerReport, Failure> {
+    let (verb, name) = match command {
+        WorkerCommand::Order(verb, name) => (*verb, name),
+        WorkerCommand::Why(name) => {
+            let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
+            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
+        }
         WorkerCommand::Refresh => {
             return Ok(WorkerReport::Snapshot(Box::new(
                 match overview::of_session(session, MAX_DESTINATIONS) {
@@ -102,18 +102,11 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
                 },
             )));
         }
-        WorkerCommand::Why(name) => {
-            let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
-            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
-        }
-        WorkerCommand::Hold(name) => (Verb::HOLD, name),
-        WorkerCommand::Release(name) => (Verb::RELEASE, name),
-        WorkerCommand::Retry(name) => (Verb::RETRY, name),
     };
     let reply = session.ask_for_line(verb.request(&subject(name)))?;
-    let sentences = order_result::sentences(verb, true, &orders::outcome_of(&reply)?);
+    let sentences = orders::sentences(verb, true, &orders::outcome_of(&reply)?);
     let sentences: Vec<&str> =
         sentences.iter().map(|sentence| sentence.trim_end_matches('.')).collect();
     let text = format!("{name}: {}", sentences.join("; "));
-    Ok(WorkerReport::Status(StatusLine { text, is_bad: false, ends_session: false }))
+    Ok(WorkerReport::Status(StatusMessage { text, is_bad: false, ends_session: false }))
 }

@@ -1,9 +1,10 @@
 //! `SHOW JSON JOBS`: one object for each bulk job that is not finished.
 
-use super::{line, seconds, text};
+use super::{seconds, text};
 use crate::v2::arguments::Arguments;
 use crate::v2::outcome::NO_JOB;
-use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use crate::v2::rows::objects;
+use crate::v2::task::{Reply, ReplyResult, SessionContext};
 use zsched_core::bulk::view::{JobState, JobView};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{BulkJobStatus, FullDestination};
@@ -18,14 +19,9 @@ const MIN_RATE_TIME: i64 = 5;
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let Some(word) = words.next_word() else {
-        let jobs: Vec<JobId> = context.scheduler.bulk_jobs().map(|job| job.id).collect();
-        let mut jobs = jobs.into_iter();
-        return Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-            let Some(id) = jobs.next() else { return Step::Done };
-            if let Some(job) = context.scheduler.bulk_job(id) {
-                line(out, &status(&job, context.now));
-            }
-            Step::More
+        let jobs = context.scheduler.bulk_jobs().map(|job| job.id);
+        return Ok(objects(jobs, |context, id| {
+            Some(status(&context.scheduler.bulk_job(id)?, context.now))
         }));
     };
     let id: JobId = word.text.parse().map_err(|error: JobIdError| word.error(error.to_string()))?;
@@ -33,9 +29,8 @@ pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResu
     let Some(job) = context.scheduler.bulk_job(id) else {
         return Ok(Reply::refusal(NO_JOB));
     };
-    let mut out = Vec::new();
-    line(&mut out, &BulkJobStatus { full: full(&job), ..status(&job, context.now) });
-    Ok(Reply::whole_text(out))
+    let status = BulkJobStatus { full: full(&job), ..status(&job, context.now) };
+    Ok(objects([status], |_, status| Some(status)))
 }
 
 fn status(job: &JobView<'_>, now: Timestamp) -> BulkJobStatus {

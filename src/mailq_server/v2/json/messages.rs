@@ -1,19 +1,25 @@
 //! `SHOW JSON MESSAGES`: one object for each message and destination.
+//!
+//! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
-use super::{MAX_OBJECTS_PER_STEP, ago, line, seconds, text};
+use super::threads::limit;
+use super::wait::wait;
+use super::{ago, line, object, seconds, text};
+use crate::queue_report::push;
 use crate::v2::arguments::Arguments;
+use crate::v2::remarks::remarks;
+use crate::v2::rows::{MAX_ROWS_PER_STEP, Rows};
 use crate::v2::search::Search;
-use crate::v2::selection::Selection;
-use crate::v2::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
-use std::ops::ControlFlow;
-use std::vec;
-use zsched_core::select::Selected;
-use zsched_core::view::QueuedVertex;
-use zsched_format::time::Timestamp;
-use zsched_mailq_protocol::schema::QueuedMessage;
-
-/// Maximum number of steps without a match per turn.
-const MAX_EMPTY_STEPS_PER_TURN: usize = 20;
+use crate::v2::selection::{MessageName, Selection};
+use crate::v2::show_why::OutputFormat;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use zsched_core::sender_reports::SenderReportState;
+use zsched_core::view::{Message, QueuedVertex};
+use zsched_explain::sentence;
+use zsched_format::printable::count;
+use zsched_format::priority::{DEFAULT_PRIORITY, letter};
+use zsched_format::time::{ShortDuration, Timestamp};
+use zsched_mailq_protocol::schema::{MessageDestination, MessageStatus, QueuedMessage};
 
 fn queued_message(queued: &QueuedVertex<'_>, now: Timestamp) -> QueuedMessage {
     QueuedMessage {
@@ -30,69 +36,154 @@ fn queued_message(queued: &QueuedVertex<'_>, now: Timestamp) -> QueuedMessage {
     }
 }
 
-/// Answers the request.
-pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+/// Answers `SHOW JSON MESSAGES`.
+pub(crate) fn messages(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
-    let limit = super::threads::limit(&mut words)?;
+    let limit = limit(&mut words)?.unwrap_or(usize::MAX);
     let selection = Selection::take(&mut words)?;
     words.end()?;
     selection.require(rest.len())?;
-    Ok(Reply::long_text(MessagesText {
-        search: Search::new(selection, context.now, false),
-        left: limit.unwrap_or(usize::MAX),
-        found: Vec::new().into_iter(),
-        empty_steps: 0,
+    let search = Search::new(selection, context.now, false);
+    Ok(Reply::long_text(Rows::new(search, limit, |_, context, found, out| {
+        let queued = context.scheduler.view().vertex(found.vertex?)?;
+        let is_same = queued.message.spool_id() == found.id
+            && Some(&queued.thread.destination) == found.target.destination.as_ref();
+        is_same.then(|| line(out, &queued_message(&queued, context.now)))?;
+        Some(0)
+    })))
+}
+
+/// Maximum number of offsets shown of a destination.
+const MAX_OFFSETS: usize = 1000;
+
+/// Answers `SHOW JSON MESSAGE` or `SHOW MESSAGE`.
+pub(crate) fn message(
+    rest: &[u8],
+    format: OutputFormat,
+    context: &SessionContext<'_>,
+) -> ReplyResult {
+    let rest = text(rest);
+    let Some(name) = MessageName::parse(rest.trim()) else {
+        return Ok(Reply::refusal(
+            "give a spool id, the number of a message or the name of a control file",
+        ));
+    };
+    let view = context.scheduler.view();
+    let message = view.message(name.number);
+    let message = message.filter(|it| name.matches(it.spool_id(), &it.name));
+    let Some(message) = message else {
+        return Ok(Reply::refusal(format!("no matching mail now: {}", rest.trim())));
+    };
+    let mut head = Vec::new();
+    let (mut separator, end) = match format {
+        OutputFormat::Json => {
+            // The destinations are written one by one: there may be very many.
+            object(&mut head, &status(message, context.now));
+            head.pop();
+            (",\"destinations\":[", "]}\n")
+        }
+        OutputFormat::Text => {
+            write_head(context, message, &mut head);
+            ("", "")
+        }
+    };
+    let vertices: Vec<_> = view.vertices_of(message).map(|queued| queued.id).collect();
+    let mut vertices = vertices.into_iter();
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        out.append(&mut head);
+        for vertex in vertices.by_ref().take(MAX_ROWS_PER_STEP) {
+            let view = context.scheduler.view();
+            let Some(queued) = view.vertex_in_message(name.number, vertex) else { continue };
+            match format {
+                OutputFormat::Json => {
+                    push(out, format_args!("{}", std::mem::replace(&mut separator, ",")));
+                    object(out, &destination(context, &queued));
+                }
+                OutputFormat::Text => write_sentence(context, &queued, out),
+            }
+        }
+        if vertices.len() > 0 {
+            return Step::More;
+        }
+        push(out, format_args!("{end}"));
+        Step::Done
     }))
 }
 
-struct MessagesText {
-    search: Search,
-    /// How many more may be shown.
-    left: usize,
-    /// Entries found and not shown yet.
-    found: vec::IntoIter<Selected>,
-    /// Steps without a match in this turn.
-    empty_steps: usize,
-}
-
-impl MessagesText {
-    /// Writes found entries in their current state, except those that are gone.
-    fn write_found(&mut self, context: &SessionContext<'_>, out: &mut Vec<u8>) {
-        for found in self.found.by_ref().take(MAX_OBJECTS_PER_STEP.min(self.left)) {
-            let queued = found.vertex.and_then(|vertex| context.scheduler.view().vertex(vertex));
-            if let Some(queued) = queued.filter(|queued| {
-                queued.message.spool_id() == found.id
-                    && Some(&queued.thread.destination) == found.target.destination.as_ref()
-            }) {
-                line(out, &queued_message(&queued, context.now));
-                self.left -= 1;
-            }
-        }
+fn status(message: &Message, now: Timestamp) -> MessageStatus {
+    let deadline = message.deliver_by();
+    MessageStatus {
+        id: message.spool_id().to_string(),
+        number: message.name.number(),
+        name: message.name.to_string(),
+        arrived: seconds(message.modified),
+        routed: seconds(message.created),
+        age: ago(now, message.modified) as i64,
+        priority: message.priority,
+        recipients: message.pending,
+        recipients_in_all: message.recipients,
+        failed: message.failed,
+        held: message.held,
+        leaving: message.is_removing,
+        report: match message.report {
+            SenderReportState::None => None,
+            SenderReportState::Planned => Some("planned".to_string()),
+            SenderReportState::Requested => Some("requested".to_string()),
+            SenderReportState::Failed => Some("failed".to_string()),
+        },
+        deliver_by: deadline.map(|deadline| f64::from(deadline.at)),
+        deliver_by_returns: deadline.map(|deadline| deadline.returns),
     }
 }
 
-impl Task for MessagesText {
-    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        if self.left == 0 {
-            return Step::Done;
-        }
-        if self.found.len() > 0 {
-            self.write_found(context, out);
-            return Step::More;
-        }
-        match self.search.next(context) {
-            ControlFlow::Continue(found) => self.found = found.into_iter(),
-            ControlFlow::Break(step) => return step,
-        }
-        self.empty_steps += usize::from(self.found.len() == 0);
-        if self.empty_steps < MAX_EMPTY_STEPS_PER_TURN {
-            return Step::More;
-        }
-        self.empty_steps = 0;
-        Step::Pause
+fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> MessageDestination {
+    let mut offsets = queued.vertex.recipients.pending();
+    offsets.truncate(MAX_OFFSETS);
+    MessageDestination {
+        channel: text(queued.thread.destination.channel()),
+        host: text(queued.thread.destination.host()),
+        recipients: queued.vertex.pending,
+        attempts: queued.vertex.attempts.into(),
+        place: queued.place().to_string(),
+        expires: queued.expiry().map(seconds),
+        offsets,
+        wait: wait(context, &context.scheduler.view().why_vertex(queued), true),
     }
+}
 
-    fn take_answer(&mut self, answer: Answer) {
-        self.search.take_answer(answer);
+fn write_head(context: &SessionContext<'_>, message: &Message, out: &mut Vec<u8>) {
+    let Message { name, recipients, pending, failed, priority, .. } = message;
+    let age = ShortDuration(ago(context.now, message.modified) as i64);
+    push(out, format_args!("{}, control file {name}, {age} old: ", message.spool_id()));
+    let noun = if *recipients == 1 { "recipient" } else { "recipients" };
+    push(out, format_args!("{pending} of {recipients} {noun} left"));
+    if *failed > 0 {
+        push(out, format_args!(", {failed} failed"));
     }
+    if *priority != DEFAULT_PRIORITY {
+        push(out, format_args!(", priority {}", letter(*priority)));
+    }
+    out.extend_from_slice(match message {
+        Message { is_removing: true, .. } => b"; it is leaving the spool\n",
+        Message { held: true, .. } => b"; it is held\n",
+        _ => b"\n",
+    });
+    for remark in remarks(context, message) {
+        push(out, format_args!("{}\n", remark.sentence));
+    }
+}
+
+fn write_sentence(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &mut Vec<u8>) {
+    let (scheduler, now) = (context.scheduler, context.now);
+    let wait = scheduler.view().why_vertex(queued);
+    out.extend_from_slice(sentence(scheduler, now, true, &wait).as_bytes());
+    push(out, format_args!("; {}", count(queued.vertex.pending.into(), "recipient")));
+    if let Some(expires) = queued.expiry() {
+        let left = expires.seconds_since(now);
+        match left > 0 {
+            true => push(out, format_args!("; expires in {}", ShortDuration(left))),
+            false => out.extend_from_slice(b"; expires with the next failure"),
+        }
+    }
+    out.push(b'\n');
 }

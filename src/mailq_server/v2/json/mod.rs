@@ -6,42 +6,28 @@
 //! | file | view |
 //! |---|---|
 //! | [`summary`] | the queue in numbers |
-//! | [`ages`] | recipients by age, of the top threads |
-//! | [`threads`] | all threads, or the top threads by a rank |
-//! | [`rings`], [`agents`] | rings, agents |
-//! | [`messages`] | messages and their destinations, one line for each |
-//! | [`message`] | one message, and `SHOW MESSAGE` |
+//! | [`threads`] | all threads, or the top threads by a rank; recipients by age, of the top threads |
+//! | [`rings`] | rings, agents |
+//! | [`messages`] | messages and their destinations, one line for each; one message, and `SHOW MESSAGE` |
 //! | [`wait`] | what something waits for |
 //! | [`orders`] | overrides: holds, limits and removals in force |
-//! | [`config`] | the configuration on disk |
-//! | [`counters`] | totals since the start |
-//! | [`events`] | the event feed |
+//! | [`jobs`] | bulk jobs |
+//! | [`process`] | the configuration on disk; totals since the start |
 
-pub mod agents;
-pub mod ages;
-pub mod config;
-pub mod counters;
-pub mod events;
-pub mod jobs;
-pub mod message;
-pub mod messages;
-pub mod orders;
-mod rank;
-pub mod rings;
-pub mod summary;
-pub mod threads;
-mod warnings;
-pub mod wait;
+pub(crate) mod jobs;
+pub(crate) mod messages;
+pub(crate) mod orders;
+pub(crate) mod process;
+pub(crate) mod rings;
+pub(crate) mod summary;
+pub(crate) mod threads;
+pub(crate) mod wait;
 
-use super::task::Reply;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::io;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-
-/// Maximum number of objects written per step.
-const MAX_OBJECTS_PER_STEP: usize = 32;
 
 /// Writes an object as a line.
 pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -85,13 +71,6 @@ pub fn seconds(time: Timestamp) -> f64 {
 /// Whole seconds since a time; 0 for a time in the future.
 fn ago(now: Timestamp, time: Timestamp) -> f64 {
     now.seconds_since(time).max(0) as f64
-}
-
-/// The reply of a single object.
-fn single_object(value: &impl Serialize) -> Reply {
-    let mut text = Vec::new();
-    line(&mut text, value);
-    Reply::whole_text(text)
 }
 
 #[cfg(test)]

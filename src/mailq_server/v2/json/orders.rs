@@ -1,8 +1,8 @@
 //! `SHOW JSON ORDERS`: one object for each hold, limit and removal in force.
 
-use super::{MAX_OBJECTS_PER_STEP, line, seconds};
-use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use std::collections::BTreeMap;
+use super::seconds;
+use crate::v2::rows::objects;
+use crate::v2::task::{ReplyResult, SessionContext};
 use zsched_core::AfterJob;
 use zsched_core::overrides::{
     Author, Hold, LimitOverride, PendingRemoval, PriorityOverride, Scope,
@@ -50,39 +50,38 @@ fn status(kind: &str, scope: &Scope, author: &Author) -> OverrideStatus {
     }
 }
 
+/// An override in force.
+#[derive(Clone, Copy)]
+enum OverrideKey {
+    /// A hold of destinations or a ring, by its index.
+    Hold(usize),
+    /// A hold of the message of this number.
+    Message(u64),
+    /// A limit, by its index.
+    Limit(usize),
+    /// The removal of the message of this number.
+    Removal(u64),
+    /// The priority of the message of this number.
+    Priority(u64),
+}
+
 /// Answers the request.
-pub(crate) fn answer() -> ReplyResult {
-    // The part that is being written, and the index or message number to continue from.
-    let (mut part, mut from) = (0, 0);
-    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-        let overrides = context.scheduler.view().overrides();
-        let (holds, limits) = ((0..).zip(&overrides.holds), (0..).zip(&overrides.limits));
-        let next = match part {
-            0 => write_some(holds.skip(from as usize), hold, out),
-            1 => write_some(from_number(&overrides.messages, from), hold, out),
-            2 => write_some(limits.skip(from as usize), limit, out),
-            3 => write_some(from_number(&overrides.removals, from), removal, out),
-            4 => write_some(from_number(&overrides.priorities, from), priority, out),
-            _ => return Step::Done,
-        };
-        part += usize::from(next.is_none());
-        from = next.unwrap_or(0);
-        Step::More
+pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
+    let all = context.scheduler.view().overrides();
+    let keys = (0..all.holds.len())
+        .map(OverrideKey::Hold)
+        .chain(all.messages.keys().copied().map(OverrideKey::Message))
+        .chain((0..all.limits.len()).map(OverrideKey::Limit))
+        .chain(all.removals.keys().copied().map(OverrideKey::Removal))
+        .chain(all.priorities.keys().copied().map(OverrideKey::Priority));
+    Ok(objects(keys, |context, key| {
+        let all = context.scheduler.view().overrides();
+        match key {
+            OverrideKey::Hold(index) => all.holds.get(index).map(hold),
+            OverrideKey::Message(number) => all.messages.get(&number).map(hold),
+            OverrideKey::Limit(index) => all.limits.get(index).map(limit),
+            OverrideKey::Removal(number) => all.removals.get(&number).map(removal),
+            OverrideKey::Priority(number) => all.priorities.get(&number).map(priority),
+        }
     }))
-}
-
-fn from_number<T>(all: &BTreeMap<u64, T>, number: u64) -> impl Iterator<Item = (u64, &T)> {
-    all.range(number..).map(|(number, one)| (*number, one))
-}
-
-/// Writes some elements.
-///
-/// Returns the index or number to continue from; `None` at the end.
-fn write_some<'t, T: 't>(
-    all: impl Iterator<Item = (u64, &'t T)>,
-    status: fn(&T) -> OverrideStatus,
-    out: &mut Vec<u8>,
-) -> Option<u64> {
-    let some = all.take(MAX_OBJECTS_PER_STEP).inspect(|(_, one)| line(out, &status(one)));
-    some.last().and_then(|(number, _)| number.checked_add(1))
 }

@@ -1,36 +1,45 @@
-//! `SHOW JSON WHY`: one object for each wait reason.
+//! What mail waits for, as it is sent.
 
-use super::rank::rank;
-use super::{line, seconds, single_object, text};
-use crate::explain::{MessageRemark, location, sentence};
-use crate::v2::show_why::{self, WhyForm};
-use crate::v2::task::{Reply, ReplyResult, SessionContext};
-use serde::Serialize;
-use zsched_core::intake::backlog_view::FileLocation;
+use super::{seconds, text};
+use crate::v2::task::SessionContext;
+use zsched_core::UnreachableReason;
 use zsched_core::overrides::{Author, Hold};
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
-use zsched_core::{Scheduler, UnreachableReason};
-use zsched_format::time::Timestamp;
-use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait};
+use zsched_explain::sentence;
+use zsched_mailq_protocol::schema::{
+    Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait, WaitLine,
+};
+use zsched_spool::SpoolId;
 
 /// Returns the wait reason of a thread or a message as it is sent.
-pub fn wait(
-    scheduler: &Scheduler,
-    now: Timestamp,
-    wait: &core::Wait<'_>,
-    of_message: bool,
-) -> Wait {
+pub(super) fn wait(context: &SessionContext<'_>, wait: &core::Wait<'_>, of_message: bool) -> Wait {
     let mut object = Wait {
         why: wait.why.word().to_string(),
         line: wait.why.line().map(ToString::to_string),
-        sentence: Some(sentence(scheduler, now, of_message, wait)),
+        sentence: Some(sentence(context.scheduler, context.now, of_message, wait)),
         text: wait.text.map(text),
         rank: wait.rank.as_deref().map(rank),
         ..Wait::default()
     };
     add_details(&mut object, &wait.why);
     object
+}
+
+/// Returns a line of `SHOW JSON WHY`.
+pub(crate) fn wait_line(
+    context: &SessionContext<'_>,
+    wait: &core::Wait<'_>,
+    of_message: bool,
+) -> WaitLine {
+    WaitLine {
+        channel: text(wait.destination.channel()),
+        host: text(wait.destination.host()),
+        messages: wait.vertices as u64,
+        attempts: wait.tries.into(),
+        wait: self::wait(context, wait, of_message),
+    }
 }
 
 /// Sets the fields that only some reasons have.
@@ -44,7 +53,7 @@ fn add_details(wait: &mut Wait, why: &Why) {
         }
         Why::AgentStarting { pid } => wait.pid = Some(*pid),
         Why::InLine { agents, max, origin, before } => {
-            (wait.used, wait.most) = (Some(*agents as u64), Some(*max as u64));
+            (wait.used, wait.max) = (Some(*agents as u64), Some(*max as u64));
             wait.before = before.map(|before| before as u64);
             wait.set_by = set_by(origin);
         }
@@ -57,12 +66,12 @@ fn add_details(wait: &mut Wait, why: &Why) {
         Why::Refused { refusal, limit, origin, before } => {
             wait.refusal = Some(refusal.word().to_string());
             wait.before = before.map(|before| before as u64);
-            wait.most = limit.map(|limit| limit.max as u64);
+            wait.max = limit.map(|limit| limit.max as u64);
             wait.used = limit.map(|limit| limit.used as u64);
             wait.set_by = set_by(origin);
         }
         Why::Window { used, max, name, .. } => {
-            (wait.used, wait.most) = (Some(*used as u64), Some(*max as u64));
+            (wait.used, wait.max) = (Some(*used as u64), Some(*max as u64));
             wait.of_window = name.as_deref().map(text);
         }
         Why::Pace { at, .. } => wait.at = at.map(seconds),
@@ -114,71 +123,30 @@ fn set_by(origin: &Origin) -> Option<LimitAuthor> {
     Some(LimitAuthor { by, since, until: set.until.map(seconds) })
 }
 
-/// One wait reason.
-#[derive(Serialize)]
-struct WaitLineJson {
-    channel: String,
-    host: String,
-    /// Number of messages with this reason.
-    messages: usize,
-    attempts: u32,
-    #[serde(flatten)]
-    waits: Wait,
+/// Returns the rank as it is sent.
+fn rank(rank: &JobRank) -> Rank {
+    let job = &rank.job;
+    let parent = job.has_preempted;
+    Rank {
+        line: rank.line.to_string(),
+        before: job.before.min(MAX_COUNTED_JOBS) as u64,
+        priority: rank.priority,
+        due: job.due,
+        slots: job.slots,
+        blocked: job.is_blocked,
+        preempted_by: job.preempted_by,
+        has_preempted: parent.is_some(),
+        parent: parent.flatten().map(|parent| parent.to_string()),
+        current: job.current.as_ref().map(current),
+    }
 }
 
-/// What is known about a message as a whole.
-#[derive(Serialize)]
-struct MessageWhyJson {
-    why: &'static str,
-    /// When it is loaded again, or its deadline.
-    at: Option<f64>,
-    sentence: String,
-}
-
-/// Answers the request.
-pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    show_why::answer(
-        rest,
-        context,
-        WhyForm { write: write_wait, remark, on_disk, more: Some(more) },
-    )
-}
-
-fn write_wait(
-    scheduler: &Scheduler,
-    now: Timestamp,
-    wait: &core::Wait<'_>,
-    is_of_message: bool,
-    out: &mut Vec<u8>,
-) {
-    let object = WaitLineJson {
-        channel: text(wait.destination.channel()),
-        host: text(wait.destination.host()),
-        messages: wait.vertices,
-        attempts: wait.tries,
-        waits: self::wait(scheduler, now, wait, is_of_message),
-    };
-    line(out, &object);
-}
-
-fn remark(remark: &MessageRemark, out: &mut Vec<u8>) {
-    let MessageRemark { word, at, sentence } = remark;
-    line(out, &MessageWhyJson { why: word, at: at.map(seconds), sentence: sentence.clone() });
-}
-
-/// Writes how much more matches, as a reason without a destination.
-fn more(what: &str, out: &mut Vec<u8>) {
-    let sentence = format!("{what}, which the answer leaves out");
-    line(out, &MessageWhyJson { why: "more", at: None, sentence });
-}
-
-fn on_disk(place: FileLocation, now: Timestamp) -> Reply {
-    single_object(&MessageWhyJson {
-        why: "on-disk",
-        at: match place {
-            FileLocation::PagedOut(until) => until.map(seconds),
-            FileLocation::Queued | FileLocation::Loading => None,
-        },
-        sentence: location(place, now),
-    })
+fn current(current: &Current<SpoolId>) -> CurrentMessage {
+    CurrentMessage {
+        id: current.message.to_string(),
+        due: current.due,
+        slots: current.slots,
+        needed: current.needed,
+        candidate: current.candidate.map(|candidate| candidate.to_string()),
+    }
 }

@@ -1,92 +1,23 @@
-//! Explains in one sentence each what mail waits for.
+//! Says in one sentence each what mail waits for.
 //!
-//! A sentence names the limit that applies, and the file and line that set it.
+//! This crate decides the words; the core decides the reason (`zsched_core::why`). A sentence names
+//! the limit that applies, and the file and line that set it. It must not know protocols or
+//! recordings: MAILQ and `schedsim explain` show the same sentences. Begin with [`sentence`].
 
-use std::vec;
+#![warn(unreachable_pub)]
+
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
-use zsched_core::view::{Message, VertexId};
 use zsched_core::why::{Limit, Origin, Wait, Why};
 use zsched_core::{Destination, RING_TIME_SHARE, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;
 use zsched_format::time::{ShortDuration, Timestamp};
-use zsched_mailq_protocol::subject::Subject;
 
 mod rank;
-mod remark;
 mod unreachable;
-
-pub(crate) use remark::{MessageRemark, remarks};
 
 /// Minimum time without a report of an agent that is worth a word, in seconds.
 const MIN_SILENCE: i64 = 60;
-/// Maximum number of vertices of a message explained per step.
-const MAX_VERTICES_PER_STEP: usize = 8;
-
-/// The explanation of a subject, produced step by step.
-pub struct ExplainCursor(Remaining);
-
-enum Remaining {
-    /// All wait reasons of a thread.
-    Thread(Vec<u8>, Vec<u8>),
-    /// The number of a message, and its vertices that are not explained yet.
-    Message(u64, vec::IntoIter<VertexId>),
-}
-
-impl ExplainCursor {
-    /// Starts the explanation of a subject; `None` if no mail of it is queued.
-    pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<ExplainCursor> {
-        match subject {
-            Subject::Thread(channel, host) => scheduler
-                .view()
-                .thread_id(&channel, &host)
-                .map(|_| ExplainCursor(Remaining::Thread(channel, host))),
-            Subject::Message(number, id) => {
-                let message = scheduler.view().message(number)?;
-                if id.is_some_and(|id| id != message.spool_id().to_string()) {
-                    return None;
-                }
-                let vertices = scheduler.view().vertices_of(message).map(|queued| queued.id);
-                let vertices = vertices.collect::<Vec<VertexId>>().into_iter();
-                Some(ExplainCursor(Remaining::Message(number, vertices)))
-            }
-        }
-    }
-
-    /// The message, if the subject is one that has not left.
-    pub(crate) fn message<'s>(&self, scheduler: &'s Scheduler) -> Option<&'s Message> {
-        match self.0 {
-            Remaining::Thread(..) => None,
-            Remaining::Message(number, _) => scheduler.view().message(number),
-        }
-    }
-
-    /// Passes the next wait reasons to `emit`.
-    ///
-    /// Returns true after the last one.
-    ///
-    /// The second argument of `emit` is true if the reason is that of a single message.
-    pub fn next_reasons(
-        &mut self,
-        scheduler: &Scheduler,
-        mut emit: impl FnMut(&Wait<'_>, bool),
-    ) -> bool {
-        match &mut self.0 {
-            Remaining::Thread(channel, host) => {
-                let waits = scheduler.view().why_thread(channel, host).unwrap_or_default();
-                waits.iter().for_each(|wait| emit(wait, false));
-                true
-            }
-            Remaining::Message(number, vertices) => {
-                let some = vertices.by_ref().take(MAX_VERTICES_PER_STEP);
-                let there =
-                    some.filter_map(|vertex| scheduler.view().vertex_in_message(*number, vertex));
-                there.for_each(|queued| emit(&scheduler.view().why_vertex(&queued), true));
-                vertices.len() == 0
-            }
-        }
-    }
-}
 
 /// Describes a wait reason in a sentence.
 ///
@@ -325,7 +256,7 @@ pub fn clock(time: Timestamp, now: Timestamp) -> String {
     time.strftime(format).to_string()
 }
 
-/// An agent's text as one printable line.
-fn one_line(text: &[u8]) -> String {
+/// Returns an agent's text as one printable line.
+pub fn one_line(text: &[u8]) -> String {
     printable::line(text).trim().to_string()
 }

@@ -1,28 +1,20 @@
 //! What else matters about a message: a deadline of its sender, and the report to its sender.
 
-use super::{clock, one_line};
+use super::json::seconds;
+use super::task::SessionContext;
 use zsched_core::Scheduler;
 use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::Message;
+use zsched_explain::{clock, one_line};
 use zsched_format::time::{ShortDuration, Timestamp};
-
-/// A remark about a message.
-pub(crate) struct MessageRemark {
-    /// `deadline` or `report`.
-    pub word: &'static str,
-    /// When it happens, if that is known.
-    pub at: Option<Timestamp>,
-    /// A sentence for people.
-    pub sentence: String,
-}
+use zsched_mailq_protocol::schema::MessageRemark;
 
 /// The remarks about a message.
-pub(crate) fn remarks(
-    scheduler: &Scheduler,
+pub(super) fn remarks(
+    context: &SessionContext<'_>,
     message: &Message,
-    now: Timestamp,
-) -> impl Iterator<Item = MessageRemark> {
-    deadline(message, now).into_iter().chain(report(scheduler, message))
+) -> impl Iterator<Item = MessageRemark> + use<> {
+    deadline(message, context.now).into_iter().chain(report(context.scheduler, message))
 }
 
 /// What happens at the deadline that the sender has set (RFC 2852).
@@ -35,7 +27,7 @@ fn deadline(message: &Message, now: Timestamp) -> Option<MessageRemark> {
         (false, true) => format!("its sender gets a report if it is not delivered by {time}"),
         (false, false) => return None,
     };
-    Some(MessageRemark { word: "deadline", at: Some(at), sentence })
+    Some(MessageRemark { why: "deadline".into(), at: Some(seconds(at)), sentence })
 }
 
 /// The report that the sender gets.
@@ -55,5 +47,5 @@ fn report(scheduler: &Scheduler, message: &Message) -> Option<MessageRemark> {
             format!("a report to its sender waits for the spool{why}")
         }
     };
-    Some(MessageRemark { word: "report", at: None, sentence })
+    Some(MessageRemark { why: "report".into(), at: None, sentence })
 }

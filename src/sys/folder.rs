@@ -1,0 +1,57 @@
+//! Open folders, for calls about many of their files.
+//!
+//! The kernel finds a name in an open folder without a look at the folders above.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat, unlinkat};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// An open folder.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// What `stat(2)` says about a file, as far as it is needed.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFacts {
+    /// True for a regular file.
+    pub is_file: bool,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last change of the contents: seconds since the epoch, nanoseconds.
+    pub modified: (i64, i64),
+    /// User id of the owner.
+    pub owner: u32,
+}
+
+impl Folder {
+    /// Opens a folder.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens a file below the folder for reading, but follows no link and waits for no pipe.
+    pub fn open_file(&self, name: &str) -> io::Result<File> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty())?.into())
+    }
+
+    /// Examines a file below the folder, or the one that a link leads to.
+    pub fn examine(&self, name: &str) -> io::Result<FileFacts> {
+        let found = statat(&self.0, name, AtFlags::empty())?;
+        Ok(FileFacts {
+            is_file: FileType::from_raw_mode(found.st_mode) == FileType::RegularFile,
+            size: found.st_size.unsigned_abs(),
+            modified: (found.st_mtime, found.st_mtime_nsec as i64),
+            owner: found.st_uid,
+        })
+    }
+
+    /// Removes a file below the folder.
+    pub fn remove_file(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+}
