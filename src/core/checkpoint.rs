@@ -36,11 +36,11 @@ pub struct SavedState {
 impl Scheduler {
     /// Returns its state. All actions must have been polled.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
-        debug_assert!(self.shell.actions.is_empty(), "a checkpoint has no decisions in it");
+        debug_assert!(self.cx.actions().is_empty(), "a checkpoint has no decisions in it");
         let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
         let mut diagnoses = Vec::new();
-        let mut diagnosis_numbers = Vec::with_capacity(self.queue.vertices.len());
-        for (_, vertex) in self.queue.vertices.iter() {
+        let mut diagnosis_numbers = Vec::with_capacity(self.queue.vertices().len());
+        for (_, vertex) in self.queue.vertices().iter() {
             let Some(diagnosis) = &vertex.diagnosis else {
                 diagnosis_numbers.push(0);
                 continue;
@@ -51,7 +51,12 @@ impl Scheduler {
             });
             diagnosis_numbers.push(number);
         }
-        Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosis_numbers }
+        Checkpoint {
+            chains: self.cx.config.known_chains(),
+            core: self,
+            diagnoses,
+            diagnosis_numbers,
+        }
     }
 
     /// Restores a core from its saved state.
@@ -60,23 +65,19 @@ impl Scheduler {
     /// configuration do not match.
     pub fn restore(kept: SavedState, config: Rc<Config>) -> Option<Scheduler> {
         let SavedState { chains, mut core, diagnoses, diagnosis_numbers } = kept;
-        if !config.restore_chains(chains) || diagnosis_numbers.len() != core.queue.vertices.len() {
+        if !config.restore_chains(chains) || diagnosis_numbers.len() != core.queue.vertices().len()
+        {
             return None;
         }
-        core.config = config;
-        core.queue.threads.restore_index();
-        let diagnoses: Vec<Rc<Diagnosis>> = diagnoses.into_iter().map(Rc::new).collect();
-        for (vertex, number) in core.queue.vertices.iter_mut().zip(diagnosis_numbers) {
-            if number > 0 {
-                vertex.diagnosis = Some(diagnoses.get(number as usize - 1)?.clone());
-            }
-        }
+        core.cx.config = config;
+        let diagnoses = diagnoses.into_iter().map(Rc::new).collect();
+        core.queue.complete(diagnoses, diagnosis_numbers)?;
         Some(core)
     }
 
     /// Approximate size of a checkpoint: messages and vertices.
     pub fn size(&self) -> usize {
-        self.queue.messages.len() + self.queue.vertices.len()
+        self.queue.messages().len() + self.queue.vertices().len()
     }
 }
 

@@ -18,7 +18,7 @@ use zsched_format::time::ClockStep;
 use zsched_spool::Arrival;
 use zsched_spool::report::UnreportedRest;
 
-/// One fact, reported to the core by the shell.
+/// One fact, reported to the core by the cx.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// The reader has found and read a control file.

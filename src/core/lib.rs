@@ -27,7 +27,7 @@
 //! | [`operator`] | what the orders of operators change: hold, release, retry, remove, limits, ETRN |
 //! | [`bulk`] | which packet of a bulk job is cut next |
 //! | [`admission`] | which mail is in memory: files to read, partial messages, paging |
-//! | [`shell`] | nothing: time and random numbers come from it, actions and timers go to it |
+//! | [`context`] | nothing: settings, time and random numbers come from it, actions and timers go to it |
 //! | [`settle`] | what follows from a change: timers, ready threads, removals, agents |
 //! | [`reload`], [`clock_step`] | what a new configuration changes, and a step of the clock |
 //! | [`stepwise`], [`sweep`] | how much of the work on very many values is done in a turn |
@@ -40,7 +40,7 @@
 mod action;
 mod event;
 mod settings;
-mod shell;
+mod context;
 
 // The parts.
 mod admission;
@@ -50,7 +50,8 @@ mod operator;
 mod outcome;
 mod queue;
 
-// What follows from each event.
+// What each event does, and what follows from it.
+mod events;
 mod settle;
 
 // Events that concern everything, and work on it in steps.
@@ -83,9 +84,10 @@ pub use admission::intake;
 pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
 pub use admission::partial::RecipientRoom;
 pub use checkpoint::{Checkpoint, SavedState};
+pub use context::Counters;
 pub use dispatch::agent::{AgentId, AgentState};
 pub use dispatch::fair_share::RING_TIME_SHARE;
-pub use dispatch::ring::Refusal;
+pub use dispatch::ring_agents::Refusal;
 pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
 pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
@@ -96,12 +98,12 @@ pub use queue::destination::Destination;
 pub use queue::unreachable::{self, UnreachableReason};
 pub use queue::vertex::AfterJob;
 pub use settings::Settings;
-pub use shell::Counters;
 
 use crate::query::view::View;
 use admission::Admission;
 use admission::intake::NumberState;
 use bulk::BulkJobs;
+use context::Context;
 use dispatch::Dispatch;
 use learned::LearnedState;
 use operator::order::PendingOrders;
@@ -109,15 +111,13 @@ use operator::overrides::Overrides;
 use outcome::notes::Notes;
 use outcome::sender_reports::SenderReports;
 use queue::Queue;
-use queue::thread::ThreadId;
 use queue::vertex::VertexState;
 use serde::{Deserialize, Serialize};
-use shell::Shell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use sweep::ThreadSweep;
 use timers::Timer;
-use zsched_config::{Clause, Config};
+use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
 /// The core. See the module's documentation.
@@ -125,11 +125,7 @@ use zsched_format::time::Timestamp;
 /// It wires the parts together. Each part owns its state, and checks it.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
-    settings: Settings,
-    mode: Mode,
-    // A recording stores it as text.
-    #[serde(skip, default = "Config::empty")]
-    config: Rc<Config>,
+    cx: Context,
     queue: Queue,
     dispatch: Dispatch,
     /// Holds, limits, and removals that are not complete.
@@ -143,33 +139,12 @@ pub struct Scheduler {
     learned: LearnedState,
     /// Changes that are not applied to all threads yet.
     sweep: ThreadSweep,
-    shell: Shell,
-    // For people; no decision depends on it.
-    #[serde(skip)]
-    recent: recent::RecentCounters,
-}
-
-/// What the scheduler may do at all.
-#[derive(Default, Serialize, Deserialize)]
-struct Mode {
-    /// The initial scan is not complete, and `-S` was given.
-    awaits_initial_scan: bool,
-    /// The scheduler is ending.
-    ///
-    /// Agents are stopped and no new ones are started.
-    is_draining: bool,
-    /// The event feed has a subscriber that needs the results of attempts.
-    has_subscribers: bool,
 }
 
 impl Scheduler {
     /// Creates a scheduler with an empty queue.
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
-        let awaits_initial_scan = settings.wait_for_initial_scan;
         Scheduler {
-            shell: Shell::new(settings.seed),
-            mode: Mode { awaits_initial_scan, ..Mode::default() },
-            config,
             queue: Queue::default(),
             dispatch: Dispatch::default(),
             overrides: Overrides::default(),
@@ -178,23 +153,21 @@ impl Scheduler {
             bulk: BulkJobs::default(),
             notes: Notes::new(settings.failed_write),
             sender_reports: SenderReports::default(),
-            settings,
             learned: LearnedState::default(),
             sweep: ThreadSweep::default(),
-            recent: recent::RecentCounters::default(),
+            cx: Context::new(settings, config),
         }
     }
 
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        self.shell.now = now;
-        self.recent.record(now, &self.shell.counters);
+        self.cx.begin(now);
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
             Event::Learned(learned) => self.learned.import(&mut self.admission, learned),
             Event::InitialScanDone => self.initial_scan_done(),
             Event::ChangedOnDisk { number } => {
-                self.admission.changed_on_disk(&mut self.queue, &mut self.shell, number)
+                self.admission.changed_on_disk(&mut self.queue, &mut self.cx, number)
             }
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(ticket, outcome),
@@ -203,7 +176,7 @@ impl Scheduler {
             Event::AgentStarted { agent, pid } => self.dispatch.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(agent, line),
             Event::LineSkipped { agent, bytes } => {
-                self.dispatch.long_line_skipped(&self.queue, &mut self.shell, agent, bytes)
+                self.dispatch.long_line_skipped(&self.queue, &mut self.cx, agent, bytes)
             }
             Event::AgentExitedMidJob { agent } => self.dispatch.agent_exited_mid_job(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(agent, &end),
@@ -211,21 +184,21 @@ impl Scheduler {
             Event::Etrn(host) => {
                 self.etrn(&[host]);
             }
-            Event::Override(order) => self.overrides.restore_override(&mut self.shell, order),
+            Event::Override(order) => self.overrides.restore_override(&mut self.cx, order),
             Event::Ordered { ticket, by, order } => self.execute_order(ticket, by, order),
             Event::OverridesStored { ticket, outcome } => {
-                self.orders.overrides_stored(&self.settings, &mut self.shell, ticket, outcome)
+                self.orders.overrides_stored(&mut self.cx, ticket, outcome)
             }
-            Event::Drain => self.drain(),
+            Event::Drain => self.dispatch.drain(&mut self.cx),
             Event::ClockSet(step) => self.clock_set(step),
             Event::Tick => self.tick(),
-            Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
+            Event::Subscribed(has_subscribers) => self.cx.has_subscribers = has_subscribers,
             Event::Restored { number, record, wanted } => {
-                self.admission.prepare_restore(&mut self.shell, number, record, wanted)
+                self.admission.prepare_restore(&mut self.cx, number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.set_first_chunks_being_read(reading);
-                self.admission.backlog_changed(&mut self.shell, waiting);
+                self.admission.backlog_changed(&mut self.cx, waiting);
             }
             Event::Bulk(event) => self.bulk_event(event),
             Event::MoreRead { number, outcome } => self.more_read(number, outcome),
@@ -236,19 +209,19 @@ impl Scheduler {
 
     /// Returns the next action, in the order in which they were decided.
     pub fn poll(&mut self) -> Option<Action> {
-        self.shell.actions.pop_front()
+        self.cx.next_action()
     }
 
     /// Actions that were not polled yet, in order.
     pub fn pending_actions(&self) -> &VecDeque<Action> {
-        &self.shell.actions
+        self.cx.actions()
     }
 
     /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let now = self.has_stepwise_work().then_some(self.shell.now);
-        let schedules = self.queue.messages.schedules.next_check(self.shell.now);
-        now.into_iter().chain(self.shell.timers.next()).chain(schedules).min()
+        let now = self.has_stepwise_work().then_some(self.cx.now);
+        let schedules = self.queue.messages().schedules.next_check(self.cx.now);
+        now.into_iter().chain(self.cx.timers.next()).chain(schedules).min()
     }
 
     fn tick(&mut self) {
@@ -256,27 +229,25 @@ impl Scheduler {
         self.continue_stepwise_work();
         let (mut may_evict, mut may_read_more) = (false, false);
         // A hundred thousand threads may wake up at the same time. What is left stays due at once.
-        let mut left = self.settings.step();
+        let mut left = self.cx.settings.step();
         while left > 0
-            && let Some(timer) = self.shell.timers.pop_due(self.shell.now)
+            && let Some(timer) = self.cx.timers.pop_due(self.cx.now)
         {
             match timer {
                 Timer::Thread(thread) => {
-                    left = left.saturating_sub(self.queue.threads[thread].step_cost());
+                    left = left.saturating_sub(self.queue.thread(thread).step_cost());
                     self.thread_timer(thread);
                 }
-                Timer::Agent(agent) => {
-                    self.dispatch.agent_timer(&self.queue, &mut self.shell, agent)
-                }
+                Timer::Agent(agent) => self.dispatch.agent_timer(&self.queue, &mut self.cx, agent),
                 Timer::Unclaimed => self.drop_unclaimed(),
-                Timer::ForkRate => self.dispatch.waitlists.has_news = true,
-                Timer::Ring(ring) => self.dispatch.serve_later(ring),
-                Timer::Note(ticket) => self.notes.write_note_again(&mut self.shell, ticket),
-                Timer::Removal(message) => self.queue.remove_again(&mut self.shell, message),
+                Timer::ForkRate => self.dispatch.retry_waitlists_soon(),
+                Timer::Ring(ring) => self.queue.mark_ring(ring),
+                Timer::Note(ticket) => self.notes.write_note_again(&mut self.cx, ticket),
+                Timer::Removal(message) => self.queue.remove_again(&mut self.cx, message),
                 Timer::Report(message) => {
-                    self.sender_reports.report_timer(&mut self.queue, &mut self.shell, message)
+                    self.sender_reports.report_timer(&mut self.queue, &mut self.cx, message)
                 }
-                Timer::ReadAgain(message) => self.queue.read_again_timer(&mut self.shell, message),
+                Timer::ReadAgain(message) => self.queue.read_again_timer(&mut self.cx, message),
                 Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
                 Timer::Bulk(job) => self.job_timer(job),
@@ -287,31 +258,11 @@ impl Scheduler {
             }
         }
         if may_evict {
-            self.evict_some();
+            self.admission.evict_some(&mut self.queue, &mut self.dispatch, &mut self.cx);
         }
         if may_read_more {
             self.continue_partial_checks();
         }
-    }
-
-    fn thread_timer(&mut self, thread: ThreadId) {
-        self.queue.threads[thread].timer = None;
-        self.reassign_ring(thread);
-        let thread_ref = &self.queue.threads[thread];
-        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.shell.now);
-        if thread_ref.expiry_check.is_some_and(|check| check <= self.shell.now) {
-            self.expire_thread(thread);
-        }
-        if wakes {
-            self.wake_waves(thread);
-        }
-    }
-}
-
-impl Dispatch {
-    /// The clause of a thread, with the limits in force.
-    fn clause(&self, queue: &Queue, thread: ThreadId) -> &Clause {
-        &self.rings[queue.threads[thread].ring].clause
     }
 }
 
@@ -329,20 +280,20 @@ impl<'s> View<'s> {
 
     /// Returns true if agents are left, idle ones included.
     pub fn has_agents(self) -> bool {
-        !self.core.dispatch.agents.is_empty()
+        !self.core.dispatch.agents().is_empty()
     }
 
     /// Returns true if an agent has jobs that are not finished.
     pub fn has_jobs(self, agent: AgentId) -> bool {
-        let agent = self.core.dispatch.agents.get(agent);
+        let agent = self.core.dispatch.agents().get(agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.core.queue.vertices[vertex].state == VertexState::Fed)
+            agent.jobs().any(|vertex| self.core.queue.vertex(vertex).state == VertexState::Fed)
         })
     }
 
     /// Returns true if notes or removals are not on disk yet.
     pub fn has_unwritten(self) -> bool {
-        !self.core.notes.unwritten.is_empty()
-            || self.core.queue.messages.iter().any(|(_, message)| message.is_removing)
+        self.core.notes.has_unwritten()
+            || self.core.queue.messages().iter().any(|(_, message)| message.is_removing)
     }
 }

@@ -99,7 +99,7 @@ impl crate::Scheduler {
     ///
     /// Also returns the part of that time that is known.
     pub fn counted_in_last(&self, now: Timestamp, span: Duration) -> (Duration, Counters) {
-        self.recent.since(now, span.min(MAX_SPAN), &self.shell.counters)
+        self.cx.recent.since(now, span.min(MAX_SPAN), &self.cx.counters)
     }
 }
 

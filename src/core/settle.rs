@@ -1,7 +1,7 @@
 //! What holds between two events, and the one place that re-establishes it.
 //!
 //! Code that changes a thread, a window or a message does nothing else: mutable access marks it as
-//! changed. A new state marks an agent, and [`Dispatch::serve_later`] a ring. At the end of each
+//! changed. A new state marks an agent, and [`Rings::mark`] a ring. At the end of each
 //! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
 //! kind in this order, and those of a kind in the order of their marks:
 //!
@@ -21,37 +21,26 @@
 use crate::Scheduler;
 #[cfg(doc)]
 use crate::dispatch::Dispatch;
-use crate::dispatch::Resource;
 use crate::queue::ThreadId;
 
 impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.
     pub(crate) fn settle(&mut self) {
-        // In a new second, rings that had to wait for it come first.
-        let mut is_new_second = self.dispatch.waitlists.lines.contains_key(&Resource::ForkRate)
-            && self.dispatch.fork_rate.is_over(self.shell.now);
+        self.dispatch.begin_event(self.cx.now);
         loop {
-            while let Some(agent) = self.dispatch.agents.next_changed() {
-                self.dispatch.settle_agent(&mut self.queue, &mut self.shell, agent);
+            self.dispatch.settle_agents(&mut self.queue, &mut self.cx);
+            self.begin_window_rounds();
+            self.settle_threads();
+            while let Some(ring) = self.queue.next_ring_with_room() {
+                self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, ring);
             }
-            if self.queue.threads.has_changed() || self.dispatch.windows.has_changed() {
-                self.settle_threads();
-            }
-            while let Some(message) = self.queue.messages.next_changed() {
+            while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
             }
-            if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
-                self.give_work(agent);
-            } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
-                self.retry_waitlists();
-            } else if is_new_second && !self.dispatch.rings_to_serve.is_empty() {
-                is_new_second = false;
-                self.retry_waitlists();
-            } else if let Some(ring) = self.dispatch.rings_to_serve.pop_front() {
-                self.settle_ring(ring);
-            } else {
+            if !self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx) {
                 self.settle_jobs();
-                return self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
+                self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
+                return self.orders.answer(&self.queue, &mut self.cx);
             }
         }
     }
@@ -61,9 +50,9 @@ impl Scheduler {
     /// Called before a ready thread is chosen.
     pub(crate) fn settle_threads(&mut self) {
         loop {
-            if let Some(thread) = self.queue.threads.next_changed() {
+            if let Some(thread) = self.queue.next_changed_thread() {
                 self.settle_thread(thread);
-            } else if let Some(window) = self.dispatch.windows.next_changed() {
+            } else if let Some(window) = self.dispatch.next_changed_window() {
                 self.dispatch.admit(&mut self.queue, window);
             } else {
                 return;
@@ -72,17 +61,11 @@ impl Scheduler {
     }
 
     fn settle_thread(&mut self, thread: ThreadId) {
-        let thread_ref = &self.queue.threads[thread];
-        if thread_ref.is_unused() {
+        if self.queue.thread(thread).is_unused() {
             return self.drop_thread(thread);
         }
-        let (timer, wanted) = (thread_ref.timer, thread_ref.next_timer());
-        if timer != wanted {
-            let is_shifted = self.queue.is_shifted(thread);
-            self.queue.threads[thread].timer = wanted;
-            self.shell.timers.change_thread(thread, is_shifted, [timer, wanted]);
-        }
-        self.dispatch.update_readiness(&mut self.queue, &self.settings, thread);
-        self.queue.threads.settled(thread);
+        self.queue.settle_timer(&mut self.cx, thread);
+        self.dispatch.update_readiness(&mut self.queue, &self.cx, thread);
+        self.queue.thread_settled(thread);
     }
 }

@@ -24,18 +24,18 @@ struct Work {
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
     Work {
-        is_left: |core| !core.dispatch.backfill.is_empty(),
-        step: |core, budget| core.dispatch.backfill_step(&mut core.queue, core.shell.now, budget),
+        is_left: |core| core.queue.has_backfill(),
+        step: |core, budget| core.queue.backfill_step(core.cx.now, budget),
     },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
     Work {
-        is_left: |core| !core.dispatch.windows.rounds.is_empty(),
+        is_left: |core| core.dispatch.first_round().is_some(),
         step: Scheduler::window_round_step,
     },
-    Work { is_left: |core| !core.queue.expiry_checks.is_empty(), step: Scheduler::expiry_step },
+    Work { is_left: |core| core.queue.has_expiry_checks(), step: Scheduler::expiry_step },
     Work {
-        is_left: |core| !core.queue.deferrals.is_empty(),
-        step: |core, budget| core.dispatch.deferral_step(&mut core.queue, &mut core.shell, budget),
+        is_left: |core| core.queue.has_deferrals(),
+        step: |core, budget| core.queue.deferral_step(&mut core.cx, budget),
     },
 ];
 
@@ -48,7 +48,7 @@ impl Scheduler {
     /// Continues all stepwise work, each kind as far as one turn allows.
     pub(crate) fn continue_stepwise_work(&mut self) {
         for work in ALL {
-            let mut budget = self.settings.step();
+            let mut budget = self.cx.settings.step();
             while budget > 0 && (work.is_left)(self) {
                 budget = (work.step)(self, budget);
             }

@@ -8,10 +8,7 @@
 //! or whose timer expires, gets the configuration and the clock at once.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::operator::order::{Effect, OrderTicket};
-use crate::operator::overrides::Overrides;
-use crate::queue::{Queue, ThreadId};
+use crate::operator::order::OrderTicket;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -98,7 +95,7 @@ impl Scheduler {
     /// Starts to apply a change to all threads, and applies it to the first of them.
     pub(crate) fn start_sweep(&mut self, change: SweptChange) {
         self.sweep.start(change);
-        let mut budget = self.settings.step();
+        let mut budget = self.cx.settings.step();
         while budget > 0 && self.sweep.rounds.len() == 1 && self.may_sweep() {
             budget = self.sweep_step(budget);
         }
@@ -106,59 +103,30 @@ impl Scheduler {
 
     /// Returns true if the sweep has threads left, and may go on.
     pub(crate) fn may_sweep(&self) -> bool {
-        !self.sweep.rounds.is_empty() && self.dispatch.backfill.is_empty()
+        !self.sweep.rounds.is_empty() && !self.queue.has_backfill()
     }
 
     /// Applies the changes to the next thread.
     pub(crate) fn sweep_step(&mut self, budget: usize) -> usize {
         let mut cost = 1;
-        if let Some(thread) = self.queue.threads.pool().at(self.sweep.cursor) {
+        if let Some(thread) = self.queue.threads().pool().at(self.sweep.cursor) {
             if self.sweep.applies(SweptChange::Configuration) {
-                cost = self.queue.threads[thread].step_cost();
+                cost = self.queue.thread(thread).step_cost();
             }
             self.reassign_ring(thread);
             let order = self.sweep.override_orders().next();
             if let Some(order) = order {
                 cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;
-                let effect =
-                    self.dispatch.apply_overrides(&mut self.queue, &self.overrides, thread);
+                let effect = self.queue.apply_overrides(&self.overrides, thread);
                 self.orders.add_order_effect(order, &effect);
             }
         }
-        self.sweep.advance(self.queue.threads.pool().slots());
+        self.sweep.advance(self.queue.threads().pool().slots());
         while let Some(change) = self.sweep.pop_complete() {
             if let SweptChange::Overrides(Some(order)) = change {
-                self.orders.finish_order_part(&mut self.shell, order, None);
+                self.orders.finish_order_part(&mut self.cx, order, None);
             }
         }
         budget.saturating_sub(cost)
-    }
-}
-
-impl Dispatch {
-    /// Applies the overrides to a thread. Returns what that has changed.
-    fn apply_overrides(
-        &mut self,
-        queue: &mut Queue,
-        overrides: &Overrides,
-        thread: ThreadId,
-    ) -> Effect {
-        let mut effect = Effect::default();
-        self.reapply_limits_to_ring(overrides, queue.threads[thread].ring);
-        if overrides.apply_limits_to_thread(queue, thread) {
-            effect.threads = 1;
-        }
-        if queue.update_hold(self, overrides, thread) {
-            // A thread that was released is served at once, even with `wakeuprestartonly`.
-            queue.threads[thread].is_woken = true;
-            let thread_ref = &queue.threads[thread];
-            effect.threads = 1;
-            effect.recipients = thread_ref.recipients;
-            let fed = thread_ref.fed.iter(&queue.vertices);
-            effect.busy = fed.map(|vertex| queue.vertices[vertex].pending).sum();
-        }
-        // The limit of the ring may have changed, too.
-        queue.threads.mark(thread);
-        effect
     }
 }

@@ -1,9 +1,9 @@
 //! Timers of the core.
 
 use crate::action::NoteTicket;
+use crate::dispatch::AgentId;
 use crate::dispatch::window::WindowId;
-use crate::dispatch::{AgentId, RingId};
-use crate::queue::{MessageId, Queue, ThreadId};
+use crate::queue::{MessageId, Queue, RingId, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -89,7 +89,7 @@ impl Timers {
         let has_step = self.unshifted_threads.is_empty() || self.step.is_some();
         assert!(has_step, "timers before a clock step that never was");
         let mut timers = 0;
-        for (id, thread) in queue.threads.iter() {
+        for (id, thread) in queue.threads().iter() {
             if let Some(timer) = thread.timer {
                 let is_set = self.has_thread(id, queue.is_shifted(id), timer);
                 assert!(is_set, "{}: no timer", thread.destination);

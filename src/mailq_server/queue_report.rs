@@ -84,12 +84,12 @@ impl QueueReport {
             rings.into_iter().map(ReportPart::Ring).chain([ReportPart::Totals]).collect()
         });
         match parts.pop_front() {
-            Some(ReportPart::Ring(ring)) => {
-                let Some(ring) = view.ring(ring) else { return Step::More };
+            Some(ReportPart::Ring(id)) => {
+                let Some(ring) = view.ring(id) else { return Step::More };
                 if form != ReportForm::Threads {
                     push(out, format_args!("{}/{}\n", ring.pattern(), with_host(ring)));
                     let mut sums = Vec::new();
-                    write_sums(scheduler, ring, &mut sums);
+                    write_sums(scheduler, id, ring, &mut sums);
                     parts.push_front(ReportPart::Sums(sums));
                 }
                 let threads = if form == ReportForm::Short { &[] } else { &ring.threads[..] };
@@ -255,10 +255,11 @@ impl<'s> ShownThread<'s> {
     }
 }
 
-fn write_sums(scheduler: &Scheduler, ring: &Ring, out: &mut Vec<u8>) {
+fn write_sums(scheduler: &Scheduler, id: RingId, ring: &Ring, out: &mut Vec<u8>) {
     let (threads, vertices) = (ring.threads.len(), scheduler.view().count_vertices(&ring.threads));
-    let (agents, idle, max_ring) =
-        (ring.agents, ring.idle.len(), scheduler.view().max_ring_of(ring));
+    let (of_ring, max_ring) =
+        (scheduler.view().ring_agents(id), scheduler.view().max_ring_of(ring));
+    let (agents, idle) = (of_ring.count, of_ring.idle.len());
     let (overfeed, max_thread) = (ring.clause.overfeed, ring.clause.max_thread);
     push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
     push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));

@@ -302,28 +302,35 @@ pub(crate) fn is_expiry_of_original(diagnostic: &DiagnosticRecord<'_>) -> bool {
     diagnostic.message.trim_ascii_start().starts_with(b"expired after ")
 }
 
+/// Returns true for the `d` line of a notice that a recipient is late.
+fn is_delay_notice(diagnostic: &DiagnosticRecord<'_>) -> bool {
+    diagnostic.action() == b"delayed" && !is_expiry_of_original(diagnostic)
+}
+
 /// Time of the last `d` line about a delay, in seconds since the epoch.
 pub(crate) fn last_delay(file: &ControlFile) -> Option<u32> {
-    let lines = file.diagnostics.iter().filter_map(|line| {
-        DiagnosticRecord::parse(file.get(line.value))
-            .filter(|line| line.action() == b"delayed" && !is_expiry_of_original(line))
-    });
-    lines.filter_map(|line| u32::try_from(line.time).ok()).max()
+    let delays = diagnostics(file).filter(is_delay_notice);
+    delays.filter_map(|line| u32::try_from(line.time).ok()).max()
+}
+
+/// The `d` lines of a control file that are not malformed.
+fn diagnostics(file: &ControlFile) -> impl Iterator<Item = DiagnosticRecord<'_>> {
+    file.diagnostics.iter().filter_map(|line| DiagnosticRecord::parse(file.get(line.value)))
 }
 
 /// Failed recipients that lack a requested `d` line.
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
-/// killed too early, or that an agent did not do what it reported.
+/// killed too early, or that an agent did not do what it reported. A notice that the recipient was
+/// late does not count.
 pub(crate) fn unnoted_failures(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> Vec<u32> {
     let mut failed =
         file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
     if failed.peek().is_none() {
         return Vec::new();
     }
-    let recipient = |value| Some(DiagnosticRecord::parse(file.get(value))?.recipient);
-    let noted: HashSet<u32> =
-        file.diagnostics.iter().filter_map(|diagnostic| recipient(diagnostic.value)).collect();
+    let failures = diagnostics(file).filter(|line| !is_delay_notice(line));
+    let noted: HashSet<u32> = failures.map(|line| line.recipient).collect();
     let is_unnoted = |recipient: &&Recipient| {
         !noted.contains(&recipient.offset) && events(file, recipient).failure
     };
@@ -399,6 +406,8 @@ mod tests {
         assert!(hides("", "-"));
         assert!(!hides("", "+"));
         assert!(!hides("d+31:0:-1::1\tn\tm\n", "-"));
+        assert!(hides("d+31:0:-1::1\ta\x01delayed\x014.0.0\tm\n", "-"), "it was only late");
+        assert!(!hides("d+31:0:-1::1\ta\x01delayed\x014.0.0\texpired after 3 days\n", "-"));
     }
 
     #[test]

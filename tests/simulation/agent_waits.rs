@@ -104,7 +104,7 @@ impl AgentWaitChecks {
         for id in core.view().ring_ids() {
             let ring = core.view().ring(id).expect("a ring that is listed is there");
             let mut threads = ring.threads.iter().map(|id| core.view().thread(*id).expect("there"));
-            if ring.agents == 0
+            if core.view().ring_agents(id).count == 0
                 && let Some(thread) = threads.find(|thread| waits_for_place(core, thread))
             {
                 waiting.push(name(ring, thread));

@@ -661,7 +661,8 @@ impl Oracle {
                 if is_deferred && self.options.is_put_off(at, core, channel, host) {
                     continue;
                 }
-                let may_idle = ring.idle.is_empty() || !self.options.selects(channel, host);
+                let of_ring = core.view().ring_agents(thread.ring);
+                let may_idle = of_ring.idle.is_empty() || !self.options.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
                 if self.options.check_reason(core, &self.config, channel, host) {
                     self.totals.held_back += 1;
@@ -680,7 +681,7 @@ impl Oracle {
                     }
                     // An operator may have set a limit.
                     Reason::Refused(Refusal::MaxRing) => {
-                        (ring.agents, core.view().max_ring_of(ring))
+                        (of_ring.count, core.view().max_ring_of(ring))
                     }
                     Reason::Refused(Refusal::ForkRate) => {
                         let wakeup = core.next_wakeup().expect("the next second");

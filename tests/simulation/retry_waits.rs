@@ -276,17 +276,19 @@ impl RetryChecks {
                 assert!(!waits, "{to} was asked for, and waits");
             }
             LastEvent::Arrived(number, all) if all.contains(to) => {
-                let waits = core.view().why_message(*number).unwrap_or_default();
-                let mut waits = waits.iter().filter(|wait| wait.destination == to);
-                let is_put_off = waits.any(|wait| matches!(wait.why, Why::Retry { .. }));
-                let is_held = core
-                    .view()
-                    .why_message(*number)
-                    .unwrap_or_default()
+                let message = core.view().message(*number);
+                let queued =
+                    message.into_iter().flat_map(|message| core.view().vertices_of(message));
+                let queued = queued.filter(|queued| queued.thread.destination == *to);
+                let waits: Vec<Why> =
+                    queued.map(|queued| core.view().why_vertex(&queued).why).collect();
+                let is_put_off = waits.iter().any(|why| matches!(why, Why::Retry { .. }));
+                // Such mail is not tried, whatever is known about the host.
+                let is_kept = waits
                     .iter()
-                    .any(|wait| wait.destination == to && matches!(wait.why, Why::Held { .. }));
+                    .any(|why| matches!(why, Why::Held { .. } | Why::Scheduled { .. } | Why::Kept));
                 match before {
-                    _ if is_held => {}
+                    _ if is_kept => {}
                     Reachability::Reachable(in_vain) => {
                         self.counts.1 += 1;
                         assert!(!is_put_off, "{to} is open after {in_vain}, and new mail waits");

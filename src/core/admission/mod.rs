@@ -15,7 +15,7 @@ pub mod paged_message;
 pub mod paging;
 pub mod partial;
 
-use crate::queue::Queue;
+use crate::queue::{Queue, RingId};
 use crate::timers::Timers;
 use paging::PagingState;
 use partial::PartialMessages;
@@ -25,12 +25,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Default, Serialize, Deserialize)]
 pub struct Admission {
     /// Messages that are paged out, and their destinations.
-    pub paging: PagingState,
+    paging: PagingState,
     /// Messages of which only some recipients are in memory.
-    pub partials: PartialMessages,
+    partials: PartialMessages,
 }
 
 impl Admission {
+    /// Forgets a ring that is removed.
+    pub fn drop_ring(&mut self, ring: RingId) {
+        self.partials.drop_ring(ring);
+    }
+
     /// Panics if paging or partial messages contradict the queue or the timers.
     pub fn check(&self, queue: &Queue, timers: &Timers) {
         self.paging.check(timers);

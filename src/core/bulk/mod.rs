@@ -98,10 +98,10 @@ impl Scheduler {
         }
         let counts = opened.counts;
         let packets = opened.packets.len();
-        self.bulk.jobs.insert(id, Job::new(opened, self.shell.now));
+        self.bulk.jobs.insert(id, Job::new(opened, self.cx.now));
         self.bulk.changed.insert(id);
         let final_count = counts.all - counts.pending;
-        self.shell.log(
+        self.cx.log(
             Level::Info,
             format!(
                 "bulk job {id}: {} recipients, {final_count} of them final, {packets} packets in \
@@ -116,7 +116,7 @@ impl Scheduler {
         id: JobId,
         outcome: Result<(Vec<BulkDestination>, bool), ErrorKind>,
     ) {
-        let retry = self.shell.now + self.settings.failed_write;
+        let retry = self.cx.now + self.cx.settings.failed_write;
         let Some(job) = self.bulk.change(id) else { return };
         job.is_reading = false;
         match outcome {
@@ -134,7 +134,7 @@ impl Scheduler {
         destination: u32,
         outcome: Result<Option<(PacketNumber, u32)>, ErrorKind>,
     ) {
-        let retry = self.shell.now + self.settings.failed_write;
+        let retry = self.cx.now + self.cx.settings.failed_write;
         let Some(job) = self.bulk.change(id) else { return };
         match outcome {
             Ok(made) => job.packet_made(destination, made),
@@ -146,14 +146,14 @@ impl Scheduler {
     }
 
     fn rest_dropped(&mut self, id: JobId, outcome: Result<u32, ErrorKind>) {
-        let retry = self.shell.now + self.settings.failed_write;
+        let retry = self.cx.now + self.cx.settings.failed_write;
         let Some(job) = self.bulk.change(id) else { return };
         match outcome {
             Ok(dropped) => {
                 job.counts.pending = job.counts.pending.saturating_sub(dropped);
                 job.counts.dropped += dropped;
                 job.rest = Rest::Dropped;
-                self.shell
+                self.cx
                     .log(Level::Info, format!("bulk job {id}: {dropped} recipients are dropped"));
             }
             Err(_) => (job.rest, job.retry_at) = (Rest::Wanted, Some(retry)),
@@ -161,7 +161,7 @@ impl Scheduler {
     }
 
     fn job_finished(&mut self, id: JobId, outcome: Result<RecipientCounts, ErrorKind>) {
-        let retry = self.shell.now + self.settings.failed_write;
+        let retry = self.cx.now + self.cx.settings.failed_write;
         let Some(job) = self.bulk.change(id) else { return };
         job.is_finishing = false;
         match outcome {
@@ -172,13 +172,13 @@ impl Scheduler {
                     "bulk job {id}: finished ({all} recipients, {delivered} delivered, {failed} \
                      failed)"
                 );
-                self.shell.log(Level::Info, text);
+                self.cx.log(Level::Info, text);
             }
             // Some were in a packet that is gone without an outcome: they are cut again.
             Ok(counts) => {
                 (job.counts, job.has_more) = (counts, true);
                 let text = format!("bulk job {id}: {} recipients are in no packet", counts.pending);
-                self.shell.log(Level::Warn, text);
+                self.cx.log(Level::Warn, text);
             }
             Err(_) => job.retry_at = Some(retry),
         }
@@ -189,7 +189,7 @@ impl Scheduler {
         let Some(job) = self.bulk.change(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        self.shell.log(Level::Info, format!("bulk job {id}: {order:?}, ordered by {by}"));
+        self.cx.log(Level::Info, format!("bulk job {id}: {order:?}, ordered by {by}"));
         match order {
             BulkOrder::Pause => job.orders.is_paused = true,
             BulkOrder::Resume => job.orders.is_paused = false,
@@ -197,9 +197,9 @@ impl Scheduler {
             BulkOrder::PacketSize(size) => job.orders.packet_size = Some(size.max(1)),
             BulkOrder::Share(share) => job.orders.share = Some(share.clamp(1, MAX_SHARE)),
         }
-        let (orders, ticket) = (job.orders, self.orders.add_part());
+        let (orders, ticket) = (job.orders, self.cx.add_order_part());
         job.fill_again();
-        self.shell.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
+        self.cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
         Effect::default()
     }
 
@@ -210,9 +210,9 @@ impl Scheduler {
         outcome: Result<(), ErrorKind>,
     ) {
         if let Some(ticket) = ticket {
-            self.orders.finish_order_part(&mut self.shell, ticket, outcome.err());
+            self.orders.finish_order_part(&mut self.cx, ticket, outcome.err());
         }
-        let retry = self.shell.now + self.settings.failed_write;
+        let retry = self.cx.now + self.cx.settings.failed_write;
         if let (Some(job), Err(_)) = (self.bulk.change(id), outcome) {
             (job.are_orders_unstored, job.retry_at) = (true, Some(retry));
         }
@@ -220,7 +220,7 @@ impl Scheduler {
 
     /// Records that an agent has ended a job of a message: if it is a packet, it is tried.
     pub(crate) fn packet_tried(&mut self, message: MessageId) {
-        let number = self.queue.messages[message].name.number();
+        let number = self.queue.message(message).name.number();
         if let Some(packet) = PacketNumber::of_message(number)
             && let Some(job) = self.bulk.change(packet.job)
         {
@@ -260,21 +260,21 @@ impl Scheduler {
     }
 
     fn settle_job(&mut self, id: JobId, job: &mut Job) {
-        if let Some(retry_at) = job.retry_at.filter(|time| *time > self.shell.now) {
-            return self.shell.timers.add(retry_at, Timer::Bulk(id));
+        if let Some(retry_at) = job.retry_at.filter(|time| *time > self.cx.now) {
+            return self.cx.timers.add(retry_at, Timer::Bulk(id));
         }
         job.retry_at = None;
         if std::mem::take(&mut job.are_orders_unstored) {
             let (ticket, orders) = (None, job.orders);
-            self.shell.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
+            self.cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
         }
         if let Some(status) = self.end_of_job(id, job) {
             return self.drop_rest(id, job, status);
         }
-        if let Some(not_before) = job.not_before.filter(|time| *time > self.shell.now) {
-            return self.shell.timers.add(not_before, Timer::Bulk(id));
+        if let Some(not_before) = job.not_before.filter(|time| *time > self.cx.now) {
+            return self.cx.timers.add(not_before, Timer::Bulk(id));
         }
-        if self.mode.is_draining {
+        if self.cx.is_draining {
             return;
         }
         if !job.orders.is_paused {
@@ -282,7 +282,7 @@ impl Scheduler {
         }
         if job.is_complete() {
             job.is_finishing = true;
-            self.shell.act(Action::Bulk(BulkAction::Finish(id)));
+            self.cx.act(Action::Bulk(BulkAction::Finish(id)));
         }
     }
 
@@ -293,8 +293,8 @@ impl Scheduler {
         }
         match job.deadline {
             _ if job.orders.is_cancelled => return Some(Status::Cancelled),
-            Some(deadline) if deadline <= self.shell.now => return Some(Status::TooLate),
-            Some(deadline) => self.shell.timers.add(deadline, Timer::Bulk(id)),
+            Some(deadline) if deadline <= self.cx.now => return Some(Status::TooLate),
+            Some(deadline) => self.cx.timers.add(deadline, Timer::Bulk(id)),
             None => {}
         }
         None
@@ -305,7 +305,7 @@ impl Scheduler {
         // What is being read or made belongs to the rest, or to a packet.
         if job.making == 0 && !job.is_reading && !matches!(job.rest, Rest::Dropping) {
             job.rest = Rest::Dropping;
-            self.shell.act(Action::Bulk(BulkAction::DropRest { job: id, status }));
+            self.cx.act(Action::Bulk(BulkAction::DropRest { job: id, status }));
         }
     }
 
@@ -321,7 +321,7 @@ impl Scheduler {
             let offset = destination.offset;
             let recipients = at_most.min(destination.left);
             job.begin_packet(destination);
-            self.shell.act(Action::Bulk(BulkAction::MakePacket {
+            self.cx.act(Action::Bulk(BulkAction::MakePacket {
                 job: id,
                 destination: offset,
                 at_most: recipients,
@@ -335,26 +335,22 @@ impl Scheduler {
         {
             job.is_reading = true;
             let at_most = DESTINATIONS_PER_READ;
-            self.shell.act(Action::Bulk(BulkAction::ReadDestinations { job: id, at_most }));
+            self.cx.act(Action::Bulk(BulkAction::ReadDestinations { job: id, at_most }));
         }
     }
 
     /// Maximum number of packets ahead of a destination, and of recipients in a packet.
     fn room_for_packets(&self, job: &Job, destination: &Destination) -> (u32, u32) {
         let (channel, host) = (destination.channel(), destination.host());
-        let known = self.queue.threads.find(channel, host);
+        let known = self.queue.threads().find(channel, host);
         let (agents, is_reachable, packet) = match known {
             Some(id) => {
-                let thread = &self.queue.threads[id];
-                let agents = self.dispatch.window_size(thread);
-                (
-                    agents,
-                    thread.retry.unreachable.is_none(),
-                    self.dispatch.clause(&self.queue, id).packet,
-                )
+                let thread = self.queue.thread(id);
+                let agents = self.dispatch.window_size(&self.queue, thread);
+                (agents, thread.retry.unreachable.is_none(), self.queue.clause(id).packet)
             }
             None => {
-                let clause = self.config.select_or_default(channel, host);
+                let clause = self.cx.config.select_or_default(channel, host);
                 (clause.max_thread as usize, true, clause.packet)
             }
         };

@@ -12,11 +12,10 @@
 //!   any state ──► Stopping (told to end), Killed, ExitedMidJob (its children still work) ──► gone
 //! ```
 
-use crate::dispatch::RingId;
 use crate::dispatch::agent_log::{self, StrayLines};
 use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::window::DeliverySignal;
-use crate::queue::{Destination, ThreadId, VertexId};
+use crate::queue::{Destination, RingId, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use zsched_format::log_limiter::LogLimiter;

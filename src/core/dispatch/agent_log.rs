@@ -3,11 +3,10 @@
 //! What an agent writes outside or against the protocol goes to the log. The number of lines is
 //! limited, so that one agent cannot fill the disk.
 
-use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::{Agent, AgentId, Dispatch};
 use crate::query::view::View;
 use crate::queue::Queue;
-use crate::shell::Shell;
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -85,10 +84,10 @@ impl Dispatch {
     pub(crate) fn name_of_agent(&self, queue: &Queue, agent: &Agent) -> String {
         let process = agent.pid.map_or("an agent".to_string(), |pid| format!("agent {pid}"));
         let Some(thread) = agent.thread else {
-            return format!("{process} of {}", self.ring_name(agent.ring));
+            return format!("{process} of {}", self.ring_name(queue, agent.ring));
         };
-        let destination = &queue.threads[thread].destination;
-        let location = &self.rings[agent.ring].clause.location;
+        let destination = &queue.thread(thread).destination;
+        let location = &queue.ring(agent.ring).clause.location;
         format!("{process} of {destination} ({location})")
     }
 
@@ -96,14 +95,14 @@ impl Dispatch {
     pub(crate) fn log_about_agent(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         level: Level,
         text: String,
     ) {
-        if let Some(suppressed) = self.agents[agent].log_limiter.permit(shell.now) {
+        if let Some(suppressed) = self.agents[agent].log_limiter.permit(cx.now) {
             let name = self.name_of_agent(queue, &self.agents[agent]);
-            shell.log(level, format!("{name} {text}{suppressed}"));
+            cx.log(level, format!("{name} {text}{suppressed}"));
         }
     }
 
@@ -114,7 +113,7 @@ impl Dispatch {
     pub(crate) fn log_stray_line(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         missing: Option<&str>,
         line: &[u8],
@@ -129,28 +128,21 @@ impl Dispatch {
             None => format!("says: {shown}"),
             Some(missing) => format!("writes a line that is no report ({missing}): {shown}"),
         };
-        self.log_about_agent(queue, shell, agent, Level::Info, text);
+        self.log_about_agent(queue, cx, agent, Level::Info, text);
     }
 
     /// Logs that an agent wrote a line that was `bytes` too long.
     pub(crate) fn long_line_skipped(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         bytes: usize,
     ) {
         if self.agents.get(agent).is_some() {
             let text = format!("wrote a line too long by {bytes} bytes, passed over");
-            self.log_about_agent(queue, shell, agent, Level::Warn, text);
+            self.log_about_agent(queue, cx, agent, Level::Warn, text);
         }
-    }
-}
-
-impl Scheduler {
-    /// Logs what an agent does, up to the limit. `text` begins with a verb.
-    pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
-        self.dispatch.log_about_agent(&self.queue, &mut self.shell, agent, level, text);
     }
 }
 

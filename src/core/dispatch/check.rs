@@ -17,35 +17,36 @@ impl Dispatch {
     }
 
     fn check_rings(&self, queue: &Queue, changes_limits: bool) {
-        for (id, ring) in self.rings.iter() {
-            let recipients = ring.threads.iter().map(|thread| queue.threads[*thread].recipients);
+        for (id, ring) in queue.rings().iter() {
+            let recipients = ring.threads.iter().map(|thread| queue.thread(*thread).recipients);
             let recipients: u64 = recipients.map(u64::from).sum();
             assert_eq!(ring.recipients, recipients, "recipients of a ring");
-            self.check_jobs(queue, id);
+            queue.check_jobs(id);
+            let of_ring = &self.of_rings[id];
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
-            assert_eq!(ring.agents, agents, "agents of a ring");
+            assert_eq!(of_ring.count, agents, "agents of a ring");
             let has_never_asked = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
-            let of_ring = self.agents.values().filter(|agent| agent.ring == id);
+            let all = self.agents.values().filter(|agent| agent.ring == id);
             assert_eq!(
-                ring.starts.unproven,
-                of_ring.filter(has_never_asked).count(),
+                of_ring.starts.unproven,
+                all.filter(has_never_asked).count(),
                 "agents that never asked for work"
             );
-            for thread in ring.ready.iter(queue.threads.pool()) {
-                assert_eq!(queue.threads[thread].ring, id);
-                assert!(queue.threads[thread].is_ready);
+            for thread in ring.ready.iter(queue.threads().pool()) {
+                assert_eq!(queue.thread(thread).ring, id);
+                assert!(queue.thread(thread).is_ready);
             }
-            for agent in &ring.idle {
+            for agent in &of_ring.idle {
                 assert!(matches!(self.agents[*agent].state(), AgentState::Idle(_)));
                 assert_eq!(self.agents[*agent].thread, None);
             }
-            let line = ring.waitlist.as_ref().map(|line| &self.waitlists.lines[line]);
-            let is_in_place = |line| BTreeMap::get(line, &ring.waitlist_position) == Some(&id);
+            let line = of_ring.waitlist.as_ref().map(|line| &self.waitlists.lines[line]);
+            let is_in_place = |line| BTreeMap::get(line, &of_ring.waitlist_position) == Some(&id);
             assert!(line.is_none_or(is_in_place), "a ring's place in its line");
             // Waitlists are empty while limits are reapplied.
             let waits_in_line = !changes_limits
                 && matches!(
-                    ring.refusal,
+                    of_ring.refusal,
                     Some(
                         Refusal::MaxAgents
                             | Refusal::MaxChannel
@@ -53,21 +54,22 @@ impl Dispatch {
                             | Refusal::ForkRate
                     )
                 );
-            let (is_in_line, place) = (ring.waitlist.is_some(), ring.waitlist_position);
-            assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
+            let (is_in_line, place) = (of_ring.waitlist.is_some(), of_ring.waitlist_position);
+            assert!(!is_in_line || place.has_agents == (of_ring.count > 0), "a place in line");
             assert!(
-                !waits_in_line || ring.waitlist.is_some() || ring.ready.is_empty(),
+                !waits_in_line || of_ring.waitlist.is_some() || ring.ready.is_empty(),
                 "not in line"
             );
-            let refused = ring.refusal.is_some();
-            let served = ring.ready.is_empty() || refused || ring.is_queued_to_serve;
-            let unused = ring.threads.is_empty() && ring.agents == 0;
+            let refused = of_ring.refusal.is_some();
+            let served = ring.ready.is_empty() || refused;
+            let unused = ring.threads.is_empty() && of_ring.count == 0;
             assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
-        let waiting = self.rings.iter().filter(|(_, ring)| ring.waitlist.is_some()).count();
+        let all = || queue.rings().iter().map(|(id, _)| &self.of_rings[id]);
+        let waiting = all().filter(|ring| ring.waitlist.is_some()).count();
         assert_eq!(self.waitlists.len(), waiting, "rings on waitlists");
-        let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
+        let idle: usize = all().map(|ring| ring.idle.len()).sum();
         assert_eq!(self.agents.idle_count, idle, "idle agents");
     }
 
@@ -76,13 +78,13 @@ impl Dispatch {
         for (id, agent) in self.agents.iter() {
             if let Some(thread) = agent.thread {
                 assert!(
-                    queue.threads[thread].agents.contains(&id),
+                    queue.thread(thread).agents.contains(&id),
                     "an agent's thread does not know it"
                 );
             }
             for vertex in agent.jobs() {
-                *jobs.entry(queue.vertices[vertex].message).or_default() += 1;
-                let place = queue.vertices[vertex].state;
+                *jobs.entry(queue.vertex(vertex).message).or_default() += 1;
+                let place = queue.vertex(vertex).state;
                 assert!(
                     matches!(place, VertexState::Fed | VertexState::Finished),
                     "a job is {place:?}"
@@ -92,16 +94,16 @@ impl Dispatch {
                 || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let jobs = jobs.get(&id).copied().unwrap_or_default();
             assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
         }
         let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
         let mut channels: HashMap<_, AgentCount> = HashMap::new();
-        for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
+        for (id, ring) in queue.rings().iter().filter(|(id, _)| self.of_rings[*id].count > 0) {
             all.rings += 1;
             let count = channels.entry(ring.channel.clone()).or_default();
-            count.agents += ring.agents;
+            count.agents += self.of_rings[id].count;
             count.rings += 1;
         }
         assert_eq!(self.agents.counts.channels, channels, "agents of channels");

@@ -10,10 +10,10 @@
 //! that of others, they start no further agents until it has one. The time share also bounds the
 //! number of processes that are started: one for each agent in each of them.
 
-use crate::Settings;
+use crate::context::Context;
 use crate::dispatch::agent_waitlist::queue_time_of;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, Ring, RingId, Waitlist};
-use crate::shell::Shell;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, RingAgents, Waitlist};
+use crate::queue::{Queue, Ring, RingId};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -55,9 +55,9 @@ impl AgentCounts {
     }
 
     /// Counts an agent that a ring starts.
-    pub fn add(&mut self, ring: &mut Ring) {
-        let is_first = ring.agents == 0;
-        ring.agents += 1;
+    pub fn add(&mut self, ring: &Ring, of_ring: &mut RingAgents) {
+        let is_first = of_ring.count == 0;
+        of_ring.count += 1;
         for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
             count.agents += 1;
             count.rings += usize::from(is_first);
@@ -65,9 +65,9 @@ impl AgentCounts {
     }
 
     /// Counts an agent of a ring that has ended.
-    pub fn remove(&mut self, agent: AgentId, ring: &mut Ring) {
-        ring.agents -= 1;
-        let was_last = ring.agents == 0;
+    pub fn remove(&mut self, agent: AgentId, ring: &Ring, of_ring: &mut RingAgents) {
+        of_ring.count -= 1;
+        let was_last = of_ring.count == 0;
         for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
             count.agents -= 1;
             count.rings -= usize::from(was_last);
@@ -92,12 +92,12 @@ impl Resource {
 
 impl Dispatch {
     /// The limit of a waitlist, and the agents that count for it.
-    fn limit_of_line(&self, settings: &Settings, line: &Resource) -> (usize, AgentCount) {
+    fn limit_of_line(&self, cx: &Context, line: &Resource) -> (usize, AgentCount) {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         match line {
             Resource::ForkRate => (usize::MAX, AgentCount::default()),
             Resource::Agents(most) => {
-                (limit(*most).min(settings.max_agents), self.agents.counts.all)
+                (limit(*most).min(cx.settings.max_agents), self.agents.counts.all)
             }
             Resource::Channel(channel, most) => {
                 (limit(*most), self.agents.counts.of_channel(channel))
@@ -108,49 +108,49 @@ impl Dispatch {
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
-    pub(crate) fn yields_place(&self, settings: &Settings, now: Timestamp, agent: AgentId) -> bool {
+    pub(crate) fn yields_place(&self, queue: &Queue, cx: &Context, agent: AgentId) -> bool {
         if self.waitlists.lines.is_empty() {
             return false;
         }
         let agent = &self.agents[agent];
         let has_had_share =
-            agent.fed_at.is_some() && now.since(agent.started_at) >= RING_TIME_SHARE;
+            agent.fed_at.is_some() && cx.now.since(agent.started_at) >= RING_TIME_SHARE;
         let mut lines = self.waitlists.lines.iter();
         has_had_share
-            && lines.any(|(line, rings)| self.is_wanted(settings, now, agent.ring, line, rings))
+            && lines.any(|(line, rings)| self.is_wanted(queue, cx, agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
     fn is_wanted(
         &self,
-        settings: &Settings,
-        now: Timestamp,
+        queue: &Queue,
+        cx: &Context,
         ring: RingId,
         line: &Resource,
         waiting: &Waitlist,
     ) -> bool {
-        let ring_ref = &self.rings[ring];
+        let ring_ref = queue.ring(ring);
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
             return false;
         };
-        if self.next_ready(*first).is_none() {
+        if queue.next_ready(*first).is_none() {
             return false;
         }
-        let (limit, count) = self.limit_of_line(settings, line);
-        let staying = count.agents.saturating_sub(self.ending_soon(now, line));
+        let (limit, count) = self.limit_of_line(cx, line);
+        let staying = count.agents.saturating_sub(self.ending_soon(queue, cx.now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
-            let (mine, other) = (ring_ref, &self.rings[*first]);
-            let level = |ring: &Ring| ring.clause.mail_priority.level();
-            let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
+            let level = |ring: RingId| queue.ring(ring).clause.mail_priority.level();
+            let has_less = self.of_rings[*first].count + 1 < self.of_rings[ring].count
+                && level(*first) <= level(ring);
             return has_less && staying == limit;
         }
-        if ring_ref.agents == 1 {
+        if self.of_rings[ring].count == 1 {
             // While some ring has two agents, no ring loses its only one. The same holds if it
             // would come first again.
             let some_have_two = count.agents > count.rings;
-            if some_have_two || queue_time_of(ring_ref, now) < place.queue_time {
+            if some_have_two || queue_time_of(ring_ref, cx.now) < place.queue_time {
                 return false;
             }
         }
@@ -160,7 +160,7 @@ impl Dispatch {
             Some(coming) => without.take(limit).nth(coming).is_some(),
             // Other rings may have more agents than this limit: it waits a while before taking a
             // place from them.
-            None => self.has_waited(now, *first),
+            None => self.has_waited(cx.now, *first),
         }
     }
 
@@ -172,18 +172,18 @@ impl Dispatch {
     /// drop, and comes before `ring`, whose limit may be higher.
     pub(crate) fn claiming_waitlist(
         &self,
-        settings: &Settings,
-        now: Timestamp,
+        queue: &Queue,
+        cx: &Context,
         ring: RingId,
     ) -> Option<Resource> {
-        let ring_ref = &self.rings[ring];
-        let own = self.place_of(now, ring);
+        let ring_ref = queue.ring(ring);
+        let own = self.place_of(queue, cx.now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
-                let (limit, count) = self.limit_of_line(settings, line);
-                let waits = !place.has_agents && self.next_ready(*first).is_some();
-                let waits = waits && self.has_waited(now, *first);
+                let (limit, count) = self.limit_of_line(cx, line);
+                let waits = !place.has_agents && queue.next_ready(*first).is_some();
+                let waits = waits && self.has_waited(cx.now, *first);
                 waits && *first != ring && *place < own && count.agents >= limit
             })
         };
@@ -193,42 +193,42 @@ impl Dispatch {
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
-    pub(crate) fn retire_idle_for(&mut self, shell: &mut Shell, line: &Resource) {
+    pub(crate) fn retire_idle_for(&mut self, queue: &Queue, cx: &mut Context, line: &Resource) {
         if self.agents.idle_count == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
         // one, so this is repeated. The time is a whole second, so that all requests of a second
         // use one timer.
-        let again = Timestamp::from_seconds((shell.now + SLOW_STOP_TIME).seconds() + 1);
-        shell.timers.add(again, Timer::ForkRate);
-        if self.ending_soon(shell.now, line) >= self.waitlists.len() {
+        let again = Timestamp::from_seconds((cx.now + SLOW_STOP_TIME).seconds() + 1);
+        cx.timers.add(again, Timer::ForkRate);
+        if self.ending_soon(queue, cx.now, line) >= self.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state() {
-            AgentState::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(queue.ring(agent.ring)) => Some(since),
             _ => None,
         };
         let longest_idle =
             self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, id))).min();
         if let Some((_, agent)) = longest_idle {
-            self.retire_agent(shell, agent);
+            self.retire_agent(cx, agent);
         }
     }
 
     /// Number of agents under a limit that should end soon.
-    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
+    fn ending_soon(&self, queue: &Queue, now: Timestamp, line: &Resource) -> usize {
         let ends_soon = |agent: &Agent| match agent.state() {
             AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
         let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
-        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+        agents.filter(|agent| ends_soon(agent) && line.counts(queue.ring(agent.ring))).count()
     }
 
     /// Returns true if a ring has waited for an agent for [`RING_TIME_SHARE`].
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TIME_SHARE)
+        self.of_rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TIME_SHARE)
     }
 }
 

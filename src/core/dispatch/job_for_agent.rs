@@ -7,18 +7,14 @@
 //! `job_for_agent_by_message.rs`.
 
 use crate::action::{Action, StopMode};
-use crate::dispatch::agent_log::StrayLines;
+use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed, RingId};
-use crate::queue::attempt_records::present_attempt;
-use crate::queue::{Diagnosis, Queue, ThreadId, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
-use crate::{Mode, Scheduler};
-use log::Level;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
+use crate::queue::{Queue, RingId, ThreadId, VertexId};
 use std::time::Duration;
-use zsched_config::{JobOrder, MailPriority};
-use zsched_format::agent_protocol::AgentLine;
+use zsched_config::MailPriority;
 use zsched_format::time::Timestamp;
 
 /// Maximum time on one thread while others of the ring wait.
@@ -26,228 +22,143 @@ use zsched_format::time::Timestamp;
 /// Without it, a thread that never runs dry would starve the others. A shorter time would waste
 /// connections.
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
-/// Maximum number of vertices from which `job-order=random` chooses.
-const MAX_RANDOM_CHOICES: usize = 32;
 
-impl Scheduler {
-    pub(crate) fn agent_said(&mut self, agent: AgentId, line: &[u8]) {
-        if self.dispatch.agents.get(agent).is_none() {
-            return;
-        }
-        match AgentLine::parse(line) {
-            AgentLine::Hungry => self.agent_is_hungry(agent),
-            AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
-            AgentLine::Report(report) => self.agent_reported(agent, &report),
-            AgentLine::Comment(text) => {
-                self.dispatch.log_stray_line(&self.queue, &mut self.shell, agent, None, text)
-            }
-            AgentLine::Malformed(missing, text) => self.dispatch.log_stray_line(
-                &self.queue,
-                &mut self.shell,
-                agent,
-                Some(missing),
-                text,
-            ),
-        }
-    }
+/// A hungry agent that has left its thread, and gets another one.
+pub(crate) struct FreeAgent {
+    agent: AgentId,
+    former: Option<ThreadId>,
+    burst: usize,
+}
 
-    fn agent_is_hungry(&mut self, agent: AgentId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
-        let Some(answered) = agent_ref.owed.pop_front() else {
-            let text = "says #hungry once too often".to_string();
-            return self.log_about_agent(agent, Level::Warn, text);
-        };
-        agent_ref.progress_at = self.shell.now;
-        agent_ref.deferrals = 0;
-        if !agent_ref.is_alive() {
-            // Without jobs it has less time to end.
-            self.dispatch.agents.mark(agent);
-        }
-        match answered {
-            Owed::Start => self.dispatch.agent_proven(&mut self.shell, agent),
-            Owed::Job(vertex) => self.end_job(agent, vertex),
-            Owed::Idle => {}
-        }
-        let agent_ref = &mut self.dispatch.agents[agent];
-        (agent_ref.hungry_at, agent_ref.stray_lines) = (self.shell.now, StrayLines::default());
-        // It is fed again when it has answered everything that it was given.
-        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
-            match agent_ref.state() {
-                AgentState::Parking => self.dispatch.park(&self.mode, &mut self.shell, agent),
-                _ => self.dispatch.hungry_agents.push_back(agent),
-            }
-        }
-    }
-
-    /// Ends a job: what is not finished waits for its next try.
-    fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
-        self.packet_tried(self.queue.vertices[vertex].message);
-        self.update_window(agent, vertex);
-        let found_nothing = std::mem::take(&mut self.dispatch.agents[agent].found_nothing);
-        if !self.queue.release_job(vertex) {
-            return;
-        }
-        let missing = match (found_nothing, self.queue.vertices[vertex].reported) {
-            (true, _) => {
-                Some("the agent found nothing to do in the control file, which is read again")
-            }
-            (false, false) => {
-                self.queue.count_attempt(vertex);
-                Some("the agent ended the job without a word about this recipient")
-            }
-            (false, true) => None,
-        };
-        if let Some(text) = missing {
-            let agent_ref = &self.dispatch.agents[agent];
-            let text = format!("{text}{}", agent_ref.stray_lines.in_parentheses());
-            self.queue.status_unreported(
-                &self.mode,
-                &self.settings,
-                &mut self.shell,
-                present_attempt(agent_ref),
-                vertex,
-                &text,
-            );
-            self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
-        }
-        match found_nothing {
-            true => {
-                let message = self.queue.vertices[vertex].message;
-                self.admission.request_reread(&mut self.queue, &mut self.shell, message);
-            }
-            false => self.record_failed_job(agent, vertex),
-        }
-        self.defer(vertex, Dispatch::wait_after_try);
-    }
-
+impl Dispatch {
     /// Reports the outcome of a delivery to the window of its thread.
-    fn update_window(&mut self, agent: AgentId, vertex: VertexId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
+    pub(crate) fn update_window(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        agent: AgentId,
+        vertex: VertexId,
+    ) {
+        let agent_ref = &mut self.agents[agent];
         let heard = std::mem::take(&mut agent_ref.signal);
-        let has_window = |thread: &ThreadId| self.queue.threads[*thread].window.is_some();
+        let has_window = |thread: &ThreadId| queue.thread(*thread).window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let cause = match heard {
-                DeliverySignal::Failure => self.queue.cause(
-                    &self.dispatch,
-                    self.shell.now,
-                    agent,
+                DeliverySignal::Failure => queue.cause(
+                    cx.now,
+                    agent_ref.pid,
                     vertex,
-                    self.queue.vertices[vertex].diagnosis.clone(),
+                    queue.vertex(vertex).diagnosis.clone(),
                 ),
                 _ => None,
             };
-            self.delivery_ended(thread, heard, cause);
-        }
-    }
-
-    /// Makes a vertex wait that an agent has given back, by `wait`.
-    pub(crate) fn defer(
-        &mut self,
-        vertex: VertexId,
-        wait: fn(&mut Dispatch, &mut Queue, &mut Shell, VertexId),
-    ) {
-        match self.queue.messages[self.queue.vertices[vertex].message].is_kept() {
-            true => {
-                self.dispatch.set_state(&mut self.queue, self.shell.now, vertex, VertexState::Held)
-            }
-            false => wait(&mut self.dispatch, &mut self.queue, &mut self.shell, vertex),
-        }
-        self.learned.revision += 1;
-        if !self.apply_after_job(vertex) {
-            self.expire_or_watch(vertex);
+            self.delivery_ended(queue, cx, thread, heard, cause);
         }
     }
 
     /// Gives work to a hungry agent: its next job is chosen here.
-    pub(crate) fn give_work(&mut self, agent: AgentId) {
-        if self.dispatch.gets_no_more_work(&self.mode, self.shell.now, agent)
-            || self.dispatch.yields_place(&self.settings, self.shell.now, agent)
-        {
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
-            self.dispatch.retire_agent(&mut self.shell, agent);
+    pub(crate) fn give_work(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+        if self.gets_no_more_work(queue, cx, agent) || self.yields_place(queue, cx, agent) {
+            self.detach(queue, cx, agent);
+            self.retire_agent(cx, agent);
             return;
         }
-        let agent_ref = &self.dispatch.agents[agent];
-        let ring = agent_ref.ring;
+        let agent_ref = &self.agents[agent];
+        let ring = queue.ring(agent_ref.ring);
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
-                let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
-                next_burst(agent_ref.burst, self.shell.now.since(fed_at), most)
+                let most = ring.clause.overfeed as usize + 1;
+                next_burst(agent_ref.burst, cx.now.since(fed_at), most)
             }
             _ => 1,
         };
-        let jobs_left = self.dispatch.jobs_left(agent_ref);
+        let jobs_left = self.jobs_left(queue, agent_ref);
         let burst = jobs_left.map_or(burst, |left| burst.min(left as usize));
-        if self.dispatch.rings[ring].jobs.is_some() {
-            let former = agent_ref.thread;
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
-            self.settle_threads();
-            if !self.feed_next(agent, former, burst) {
-                self.dispatch.send_idle(&mut self.shell, agent);
+        let former = agent_ref.thread;
+        if ring.jobs.is_none()
+            && let Some(thread) = former
+            && self.may_keep_thread(queue, cx.now, agent, thread)
+            && self.feed(queue, cx, agent, thread, burst)
+        {
+            return;
+        }
+        self.detach(queue, cx, agent);
+        self.free_agent = Some(FreeAgent { agent, former, burst });
+    }
+
+    /// Gives another thread to an agent that has left its own, or sends it to the pool.
+    pub(crate) fn give_other_work(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        FreeAgent { agent, former, burst }: FreeAgent,
+    ) {
+        let ring = queue.ring(self.agents[agent].ring);
+        if ring.jobs.is_some() {
+            if !self.feed_next(queue, admission, cx, agent, former, burst) {
+                self.send_idle(cx, agent);
             }
             return;
         }
-        if let Some(thread) = agent_ref.thread {
-            let stays = self.dispatch.may_keep_thread(&self.queue, self.shell.now, agent, thread);
-            if stays && self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, burst) {
-                return;
+        let queue_only = ring.clause.queue_only;
+        match queue.next_ready(self.agents[agent].ring) {
+            Some(thread) if !queue_only => {
+                self.attach(queue, cx, agent, thread);
+                self.feed(queue, cx, agent, thread, 1);
             }
-            self.dispatch.detach(&mut self.queue, &self.settings, &mut self.shell, agent);
-            self.settle_threads();
-        }
-        match self.dispatch.next_ready(ring) {
-            Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
-                self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
-                self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, 1);
-            }
-            _ => self.dispatch.send_idle(&mut self.shell, agent),
+            _ => self.send_idle(cx, agent),
         }
     }
 
     /// Gives work to an idle agent.
-    pub(crate) fn reuse_agent(&mut self, agent: AgentId, thread: ThreadId) {
-        self.dispatch.agents.set_state(agent, AgentState::Starting);
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.shell.now;
-        if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
-            self.feed_next(agent, Some(thread), 1);
+    pub(crate) fn reuse_agent(
+        &mut self,
+        queue: &mut Queue,
+        admission: &mut Admission,
+        cx: &mut Context,
+        agent: AgentId,
+        thread: ThreadId,
+    ) {
+        self.agents.set_state(agent, AgentState::Starting);
+        let agent_ref = &mut self.agents[agent];
+        agent_ref.progress_at = cx.now;
+        if queue.ring(agent_ref.ring).jobs.is_some() {
+            self.feed_next(queue, admission, cx, agent, Some(thread), 1);
         } else {
-            self.dispatch.attach(&mut self.queue, &mut self.shell, agent, thread);
-            self.dispatch.feed(&mut self.queue, &mut self.shell, agent, thread, 1);
+            self.attach(queue, cx, agent, thread);
+            self.feed(queue, cx, agent, thread, 1);
         }
     }
 
-    pub(crate) fn drain(&mut self) {
-        if std::mem::replace(&mut self.mode.is_draining, true) {
+    /// Tells all agents to end.
+    pub(crate) fn drain(&mut self, cx: &mut Context) {
+        if std::mem::replace(&mut cx.is_draining, true) {
             return;
         }
-        let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
-        alive
-            .into_iter()
-            .for_each(|agent| self.dispatch.stop_agent(&mut self.shell, agent, StopMode::Quit));
+        alive.into_iter().for_each(|agent| self.stop_agent(cx, agent, StopMode::Quit));
     }
-}
 
-impl Dispatch {
     /// Parks an agent for which there is no work.
-    pub(crate) fn send_idle(&mut self, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn send_idle(&mut self, cx: &mut Context, agent: AgentId) {
         self.agents.set_state(agent, AgentState::Parking);
         self.agents[agent].owed.push_back(Owed::Idle);
-        shell.act(Action::SendIdle(agent));
+        cx.act(Action::SendIdle(agent));
     }
 
     /// Returns true if an agent gets no more work.
-    fn gets_no_more_work(&self, mode: &Mode, now: Timestamp, agent: AgentId) -> bool {
+    fn gets_no_more_work(&self, queue: &Queue, cx: &Context, agent: AgentId) -> bool {
         let agent = &self.agents[agent];
-        let ring = &self.rings[agent.ring];
-        let lived = now.since(agent.started_at);
+        let ring = queue.ring(agent.ring);
+        let lived = cx.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
-        let is_worn = self.jobs_left(agent) == Some(0);
-        ring.is_retired || mode.is_draining || is_old || is_worn || is_held
+        let is_worn = self.jobs_left(queue, agent) == Some(0);
+        ring.is_retired || cx.is_draining || is_old || is_worn || is_held
     }
 
     /// Returns true if an agent may continue with its thread.
@@ -263,15 +174,15 @@ impl Dispatch {
         thread: ThreadId,
     ) -> bool {
         let agent = &self.agents[agent];
-        let is_ours = queue.threads[thread].ring == agent.ring;
+        let is_ours = queue.thread(thread).ring == agent.ring;
         let others_wait = || {
-            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
-            next.is_some() && !self.rings[agent.ring].clause.queue_only
+            let next = queue.next_ready(agent.ring).filter(|next| *next != thread);
+            next.is_some() && !queue.ring(agent.ring).clause.queue_only
         };
         is_ours
-            && !queue.threads[thread].held
-            && !queue.deferrals.contains_key(&thread)
-            && !self.window_exceeds_size(&queue.threads[thread])
+            && !queue.thread(thread).held
+            && !queue.is_being_deferred(queue.thread(thread))
+            && !self.window_exceeds_size(queue.thread(thread))
             && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 
@@ -281,64 +192,41 @@ impl Dispatch {
     fn feed(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
         burst: usize,
     ) -> bool {
         let mut fed = 0;
         while fed < burst
-            && let Some(vertex) = self.choose_due(queue, shell, thread)
-            && self.may_start_delivery(queue, shell, agent, thread)
+            && let Some(vertex) = queue.choose_due(cx, thread)
+            && self.may_start_delivery(queue, cx, agent, thread)
         {
-            self.feed_one(queue, shell, agent, vertex);
+            self.feed_one(queue, cx, agent, vertex);
             fed += 1;
         }
         if fed > 0 {
-            self.agents.start_burst(agent, shell.now, fed);
+            self.agents.start_burst(agent, cx.now, fed);
         }
         fed > 0
-    }
-
-    /// The vertex of a thread that is fed next.
-    ///
-    /// With `job-order=random` it is one of those that have been due the longest. Any of them is
-    /// chosen with the same probability, so each is chosen soon, however many come after it.
-    fn choose_due(&self, queue: &Queue, shell: &mut Shell, thread: ThreadId) -> Option<VertexId> {
-        let thread = &queue.threads[thread];
-        match self.rings[thread.ring].clause.job_order {
-            JobOrder::Random => {
-                let choices = thread.due.len().min(MAX_RANDOM_CHOICES);
-                let index = if choices > 1 { shell.random.usize(0..choices) } else { 0 };
-                thread.due.iter(&queue.vertices).nth(index)
-            }
-            JobOrder::Turns | JobOrder::Message => thread.due.first(),
-        }
     }
 
     pub(crate) fn feed_one(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         vertex: VertexId,
     ) {
-        let Vertex { thread, message, .. } = queue.vertices[vertex];
-        queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Fed);
-        queue.vertices[vertex].fed_at(shell.now);
-        queue.messages.add_job(message);
-        let agent_ref = &mut self.agents[agent];
-        agent_ref.owed.push_back(Owed::Job(vertex));
-        let mut job = queue.messages[message].name.path().into_bytes();
-        let ring = &self.rings[agent_ref.ring];
-        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
-        // is too large for a packet stays whole.
-        let vertex = &mut queue.vertices[vertex];
-        let has_packets = vertex.is_part() || vertex.pending <= ring.clause.packet;
-        vertex.set_part(has_packets);
-        if ring.host.is_none() || has_packets {
+        let ring = self.agents[agent].ring;
+        queue.feed(cx.now, vertex, ring);
+        self.agents[agent].owed.push_back(Owed::Job(vertex));
+        let vertex = queue.vertex(vertex);
+        let mut job = queue.message(vertex.message).name.path().into_bytes();
+        let has_packets = vertex.is_part();
+        if queue.ring(ring).host.is_none() || has_packets {
             job.push(b'\t');
-            job.extend_from_slice(queue.threads[thread].destination.host());
+            job.extend_from_slice(queue.thread(vertex.thread).destination.host());
         }
         if has_packets {
             let offsets = vertex.recipients.pending();
@@ -347,52 +235,52 @@ impl Dispatch {
             job.extend_from_slice(offsets.join(",").as_bytes());
         }
         job.push(b'\n');
-        shell.act(Action::Feed { agent, job: job.into() });
+        cx.act(Action::Feed { agent, job: job.into() });
     }
 
     /// Puts an agent that has answered `#idle` into the pool.
-    fn park(&mut self, mode: &Mode, shell: &mut Shell, agent: AgentId) {
-        if self.gets_no_more_work(mode, shell.now, agent) {
-            self.retire_agent(shell, agent);
+    pub(super) fn park(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
+        if self.gets_no_more_work(queue, cx, agent) {
+            self.retire_agent(cx, agent);
             return;
         }
-        let since = self.agents[agent].pinged.take().unwrap_or(shell.now);
+        let since = self.agents[agent].pinged.take().unwrap_or(cx.now);
         self.agents.set_state(agent, AgentState::Idle(since));
         let ring = self.agents[agent].ring;
-        self.rings[ring].idle.push(agent);
+        self.of_rings[ring].idle.push(agent);
         self.agents.idle_count += 1;
-        self.serve_later(ring);
+        queue.mark_ring(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.waitlists.has_news = true;
     }
 
     /// Orders an agent to end when it has no jobs left.
-    pub(crate) fn retire_agent(&mut self, shell: &mut Shell, agent: AgentId) {
-        self.stop_agent(shell, agent, StopMode::Retire);
+    pub(crate) fn retire_agent(&mut self, cx: &mut Context, agent: AgentId) {
+        self.stop_agent(cx, agent, StopMode::Retire);
     }
 
-    pub(crate) fn stop_agent(&mut self, shell: &mut Shell, agent: AgentId, manner: StopMode) {
+    pub(crate) fn stop_agent(&mut self, cx: &mut Context, agent: AgentId, manner: StopMode) {
         let (state, ring) = (self.agents[agent].state(), self.agents[agent].ring);
         self.leave_pool(agent, state, ring);
         let state = match manner {
             StopMode::Kill => AgentState::Killed,
-            _ => AgentState::Stopping(shell.now),
+            _ => AgentState::Stopping(cx.now),
         };
         self.agents.set_state(agent, state);
         self.agents.counts.ending.insert(agent);
-        shell.act(Action::StopAgent { agent, manner });
+        cx.act(Action::StopAgent { agent, manner });
     }
 
     /// Number of jobs that an agent may still get, if `agent-jobs` limits it.
-    fn jobs_left(&self, agent: &Agent) -> Option<u32> {
-        let limit = self.rings[agent.ring].clause.agent_jobs?;
+    fn jobs_left(&self, queue: &Queue, agent: &Agent) -> Option<u32> {
+        let limit = queue.ring(agent.ring).clause.agent_jobs?;
         Some(limit.saturating_sub(agent.jobs_fed))
     }
 
     /// Takes an agent out of the pool of its ring, if it is idle.
     pub(crate) fn leave_pool(&mut self, id: AgentId, state: AgentState, ring: RingId) {
         if let AgentState::Idle(_) = state {
-            self.rings[ring].idle.retain(|other| *other != id);
+            self.of_rings[ring].idle.retain(|other| *other != id);
             self.agents.idle_count -= 1;
         }
     }
@@ -401,39 +289,5 @@ impl Dispatch {
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.pid = Some(pid);
         }
-    }
-
-    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
-    ///
-    /// Called when the thread gets its first agent.
-    pub(crate) fn order_due(&mut self, queue: &mut Queue, thread: ThreadId) {
-        let ring = &self.rings[queue.threads[thread].ring];
-        if !ring.clause.age_order || ring.jobs.is_some() {
-            return;
-        }
-        let age = |vertex: &VertexId| queue.messages[queue.vertices[*vertex].message].modified;
-        let mut due = queue.threads[thread].due.to_vec(&queue.vertices);
-        if due.is_sorted_by_key(age) {
-            return;
-        }
-        due.sort_by_key(age);
-        for vertex in due {
-            queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Due);
-        }
-    }
-}
-
-impl Queue {
-    /// Takes a job from an agent. Returns true if recipients are left.
-    ///
-    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
-    pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
-        let message = self.vertices[vertex].message;
-        self.messages[message].jobs -= 1;
-        let is_finished = self.vertices[vertex].state == VertexState::Finished;
-        if is_finished {
-            self.vertices.remove(vertex);
-        }
-        !is_finished
     }
 }

@@ -7,9 +7,10 @@
 //! so does a new configuration. So one wrong path does not use up the starts that the fork rate
 //! allows to all rings.
 
-use crate::dispatch::{Agent, AgentId, Dispatch, Refusal, RingId};
+use crate::context::Context;
+use crate::dispatch::{Agent, AgentId, Dispatch, Refusal};
 use crate::event::AgentEnd;
-use crate::shell::Shell;
+use crate::queue::{Queue, RingId};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -72,17 +73,17 @@ impl Dispatch {
     /// Processes the first request for work of an agent.
     ///
     /// It ends the suspension of its ring.
-    pub(crate) fn agent_proven(&mut self, shell: &mut Shell, agent: AgentId) {
+    pub(crate) fn agent_proven(&mut self, queue: &mut Queue, cx: &mut Context, agent: AgentId) {
         let ring = self.agents[agent].ring;
-        let starts = &mut self.rings[ring].starts;
+        let starts = &mut self.of_rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
-        if self.end_suspension(shell, ring) {
-            let name = self.ring_name(ring);
-            shell.log(Level::Info, format!("{name}: its agents can be started again"));
-            self.serve_later(ring);
+        if self.end_suspension(cx, ring) {
+            let name = self.ring_name(queue, ring);
+            cx.log(Level::Info, format!("{name}: its agents can be started again"));
+            queue.mark_ring(ring);
         } else if !was_proven {
-            self.serve_later(ring);
+            queue.mark_ring(ring);
         }
     }
 
@@ -91,66 +92,67 @@ impl Dispatch {
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
     pub(crate) fn agent_start_failed(
         &mut self,
-        shell: &mut Shell,
+        queue: &mut Queue,
+        cx: &mut Context,
         agent: &Agent,
         end: &AgentEnd,
         is_to_blame: bool,
     ) {
         let ring = agent.ring;
-        self.rings[ring].starts.unproven -= 1;
-        let ring_ref = &self.rings[ring];
-        let others_work = ring_ref.agents > ring_ref.starts.unproven;
-        if !is_to_blame || others_work || ring_ref.is_retired {
+        self.of_rings[ring].starts.unproven -= 1;
+        let agents = &self.of_rings[ring];
+        let others_work = agents.count > agents.starts.unproven;
+        if !is_to_blame || others_work || queue.ring(ring).is_retired {
             return;
         }
         // Agents that were started at the same time count once.
-        let former = ring_ref.starts.failure.as_ref();
+        let former = agents.starts.failure.as_ref();
         let count = match former {
-            Some(former) if shell.now < former.until => former.count,
+            Some(former) if cx.now < former.until => former.count,
             Some(former) => former.count.saturating_add(1),
             None => 1,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
         let reason = format!("{end}{}", agent.stray_lines.in_parentheses());
-        let failure = StartFailure { until: shell.now + pause, count, reason };
+        let failure = StartFailure { until: cx.now + pause, count, reason };
         if former.is_none() {
-            let name = self.ring_name(ring);
+            let name = self.ring_name(queue, ring);
             let text =
                 format!("{name}: its agent {end}; they are started one at a time until one works");
-            shell.log(Level::Warn, text);
+            cx.log(Level::Warn, text);
         }
-        self.end_suspension(shell, ring);
+        self.end_suspension(cx, ring);
         self.leave_waitlist(ring);
-        self.rings[ring].waiting_since = None;
-        shell.timers.add(failure.until, Timer::Ring(ring));
-        self.rings[ring].starts.failure = Some(Box::new(failure));
+        self.of_rings[ring].waiting_since = None;
+        cx.timers.add(failure.until, Timer::Ring(ring));
+        self.of_rings[ring].starts.failure = Some(Box::new(failure));
     }
 
     /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(crate) fn retry_start_now(&mut self, shell: &mut Shell, ring: RingId) {
-        let Some(failure) = &mut self.rings[ring].starts.failure else {
+    pub(crate) fn retry_start_now(&mut self, queue: &mut Queue, cx: &mut Context, ring: RingId) {
+        let Some(failure) = &mut self.of_rings[ring].starts.failure else {
             return;
         };
-        let planned = std::mem::replace(&mut failure.until, shell.now);
-        shell.timers.cancel(planned, Timer::Ring(ring));
-        shell.timers.add(shell.now, Timer::Ring(ring));
-        self.serve_later(ring);
+        let planned = std::mem::replace(&mut failure.until, cx.now);
+        cx.timers.cancel(planned, Timer::Ring(ring));
+        cx.timers.add(cx.now, Timer::Ring(ring));
+        queue.mark_ring(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
-    pub(crate) fn end_suspension(&mut self, shell: &mut Shell, ring: RingId) -> bool {
-        let failure = self.rings[ring].starts.failure.take();
+    pub(crate) fn end_suspension(&mut self, cx: &mut Context, ring: RingId) -> bool {
+        let failure = self.of_rings[ring].starts.failure.take();
         if let Some(failure) = &failure {
-            shell.timers.cancel(failure.until, Timer::Ring(ring));
+            cx.timers.cancel(failure.until, Timer::Ring(ring));
         }
         failure.is_some()
     }
 
     /// Name of a ring in the log: its pattern and clause.
-    pub(crate) fn ring_name(&self, ring: RingId) -> String {
-        let clause = &self.rings[ring].clause;
+    pub(crate) fn ring_name(&self, queue: &Queue, ring: RingId) -> String {
+        let clause = &queue.ring(ring).clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

@@ -58,7 +58,7 @@ impl LearnedExport {
         let unclaimed = scheduler.learned.unclaimed.as_ref();
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Threads(from) => {
-                let slots = scheduler.queue.threads.pool();
+                let slots = scheduler.queue.threads().pool();
                 let end = slots.slots().min(from.saturating_add(count));
                 let threads = (from..end).filter_map(|slot| slots.at(slot));
                 let learned = threads.filter_map(|thread| scheduler.view().learned_thread(thread));
@@ -138,14 +138,14 @@ fn export_messages(
 ) -> Stage {
     let mut left = count;
     while left > 0 {
-        let Some(message) = scheduler.queue.messages.at_or_after(number) else {
+        let Some(message) = scheduler.queue.messages().at_or_after(number) else {
             return Stage::UnclaimedThreads(None);
         };
-        let message = &scheduler.queue.messages[message];
+        let message = scheduler.queue.message(message);
         if message.name.number() != number {
             (number, position) = (message.name.number(), 0);
         }
-        let vertices = message.vertices.iter(&scheduler.queue.vertices).skip(position).take(left);
+        let vertices = message.vertices.iter(scheduler.queue.vertices()).skip(position).take(left);
         let mut seen = 0;
         for vertex in vertices {
             seen += 1;

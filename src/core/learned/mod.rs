@@ -15,14 +15,13 @@ pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paging::RestoreAction;
+use crate::context::Context;
 use crate::event::Backlog;
 use crate::query::view::View;
-use crate::queue::retry::{max_wait, seconds_of};
 use crate::queue::{
-    Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
-    UnreachableReason, UnreachableReport, Vertex, VertexId,
+    Destination, Diagnosis, MessageId, Queue, Retry, ThreadId, UnreachableReason,
+    UnreachableReport, VertexId,
 };
-use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -121,12 +120,21 @@ pub struct LearnedVertex {
 #[derive(Default, Serialize, Deserialize)]
 pub struct LearnedState {
     /// State that the former process left, until the initial scan is loaded.
-    pub(crate) unclaimed: Option<Unclaimed>,
-    /// Grows with each change of what is learned.
-    pub(crate) revision: u64,
+    unclaimed: Option<Unclaimed>,
 }
 
 impl LearnedState {
+    /// Takes what the former process knew of a destination.
+    pub(crate) fn take_thread(&mut self, destination: &Destination) -> Option<LearnedThread> {
+        self.unclaimed.as_mut()?.threads.remove(destination)
+    }
+
+    /// Returns true if state of the former process is not claimed yet.
+    #[cfg(test)]
+    pub(crate) fn has_unclaimed(&self) -> bool {
+        self.unclaimed.is_some()
+    }
+
     /// Panics if what is unclaimed is counted wrong.
     pub fn check(&self) {
         if let Some(unclaimed) = &self.unclaimed {
@@ -137,7 +145,7 @@ impl LearnedState {
     pub(super) fn import(&mut self, admission: &mut Admission, learned: Learned) {
         let unclaimed = self.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => unclaimed.messages.import_text(text, &mut admission.paging),
+            Learned::Text(text) => unclaimed.messages.import_text(text, admission),
             Learned::PagedOut(message) => unclaimed.messages.import_learned(message),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
@@ -161,9 +169,9 @@ impl LearnedState {
     ///
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
-    pub(super) fn schedule_drop_of_unclaimed(&self, shell: &mut Shell) {
+    pub(super) fn schedule_drop_of_unclaimed(&self, cx: &mut Context) {
         if self.unclaimed.is_some() {
-            shell.timers.add(shell.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
+            cx.timers.add(cx.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
@@ -179,18 +187,15 @@ impl LearnedState {
         let Some(unclaimed) = &mut self.unclaimed else {
             return RestoreAction::Unknown;
         };
-        let vertex_ref = &mut queue.vertices[vertex];
         let (number, modified) =
-            (queue.messages[message].name.number(), queue.messages[message].modified);
-        let destination = queue.threads[vertex_ref.thread].destination.clone();
+            (queue.message(message).name.number(), queue.message(message).modified);
+        let destination = queue.thread(queue.vertex(vertex).thread).destination.clone();
         let learned = unclaimed.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return RestoreAction::Unknown;
         };
         let attempts = u16::try_from(learned.attempts).unwrap_or(u16::MAX);
-        (vertex_ref.attempts, vertex_ref.reports) = (attempts, attempts);
-        vertex_ref.step = learned.step;
-        vertex_ref.diagnosis = learned.diagnosis;
+        queue.restore_attempts(vertex, attempts, learned.step, learned.diagnosis);
         RestoreAction::of(learned.attempts, learned.due)
     }
 }
@@ -215,53 +220,13 @@ struct UnclaimedVertex {
 }
 
 impl Scheduler {
-    /// Restores the state of a new thread, unless its wake-up is past.
-    pub(super) fn restore_thread(&mut self, thread: ThreadId) {
-        let thread_ref = &mut self.queue.threads[thread];
-        let unclaimed = self.learned.unclaimed.as_mut();
-        let Some(learned) =
-            unclaimed.and_then(|unclaimed| unclaimed.threads.remove(&thread_ref.destination))
-        else {
-            return;
-        };
-        if let Some(relay) = &learned.relay {
-            self.set_relay(thread, relay.as_bytes());
-        }
-        if let Some(size) = learned.window {
-            self.dispatch.restore_window(&self.queue, thread, size);
-        }
-        let thread_ref = &mut self.queue.threads[thread];
-        let clause = &self.dispatch.rings[thread_ref.ring].clause;
-        let on_request = clause.is_etrn_only();
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.shell.now && !on_request);
-        // The clock may have been wrong when this was written, or the clause may have changed.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(self.shell.now + max_wait(clause)));
-        let is_dead = wakeup.is_none() && learned.reason == Some(UnreachableReason::Dead);
-        let until = wakeup.or(is_dead.then_some(self.shell.now));
-        let steps = RetryPosition {
-            index: u8::try_from(learned.index).unwrap_or(u8::MAX),
-            planned: wakeup.map_or(0, seconds_of),
-        };
-        thread_ref.retry = Retry { steps, ..Retry::default() };
-        thread_ref.retry.unreachable = until.map(|until| {
-            // Files of an earlier version do not say how it was known.
-            let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
-            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.to_report()));
-            Box::new(Unreachable { until, reason, cause })
-        });
-        if is_dead {
-            self.dispatch.probe_dead_window(&self.queue, thread);
-            self.queue.threads[thread].retry.unreachable = None;
-        }
-    }
-
     /// Drops unclaimed state.
     ///
     /// The state stays while the backlog has files that may claim it.
     pub(super) fn drop_unclaimed(&mut self) {
         match self.view().backlog().0 {
             Backlog::New | Backlog::PagedOut => {
-                self.learned.schedule_drop_of_unclaimed(&mut self.shell)
+                self.learned.schedule_drop_of_unclaimed(&mut self.cx)
             }
             Backlog::None => self.learned.unclaimed = None,
         }
@@ -271,11 +236,11 @@ impl Scheduler {
 impl<'s> View<'s> {
     /// Revision of the learned state: it grows with each change.
     pub fn learned_revision(self) -> u64 {
-        self.core.learned.revision
+        self.core.cx.learned_revision
     }
 
     fn learned_thread(self, id: ThreadId) -> Option<LearnedThread> {
-        let thread = self.core.queue.threads.get(id)?;
+        let thread = self.core.queue.threads().get(id)?;
         let (window, relay) = (
             self.core.dispatch.learned_window(&self.core.queue, id),
             self.core.dispatch.learned_relay(&self.core.queue, id),
@@ -288,31 +253,14 @@ impl<'s> View<'s> {
 
     fn learned_vertex(self, vertex: VertexId) -> Option<LearnedVertex> {
         let due = self.core.queue.own_due(vertex);
-        let vertex = &self.core.queue.vertices[vertex];
-        let message = &self.core.queue.messages[vertex.message];
-        let (channel, host) = names(&self.core.queue.threads[vertex.thread].destination)?;
+        let vertex = self.core.queue.vertex(vertex);
+        let message = self.core.queue.message(vertex.message);
+        let (channel, host) = names(&self.core.queue.thread(vertex.thread).destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
         let (attempts, step) = (vertex.attempts.into(), vertex.step);
         let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)
-    }
-}
-
-impl Queue {
-    /// Restores another vertex of a message and thread like the first.
-    pub(crate) fn restore_like(
-        &mut self,
-        vertex: VertexId,
-        first: (VertexId, RestoreAction),
-    ) -> RestoreAction {
-        let (first, action) = first;
-        let Vertex { attempts, reports, step, .. } = self.vertices[first];
-        let diagnosis = self.vertices[first].diagnosis.clone();
-        let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.reports, vertex.step) = (attempts, reports, step);
-        vertex.diagnosis = diagnosis;
-        action
     }
 }
 
@@ -342,7 +290,7 @@ impl LearnedCause {
         LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
     }
 
-    fn to_report(&self) -> UnreachableReport {
+    pub(crate) fn to_report(&self) -> UnreachableReport {
         let LearnedCause { pid, id, at, ref text } = *self;
         let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
         UnreachableReport { pid, id, at, diagnosis }

@@ -3,8 +3,9 @@
 //! It is what the next process must know about messages that are on disk only: attempts, next
 //! tries, last texts. Each text is written once and referred to by number.
 
+use crate::admission::Admission;
 use crate::admission::paged_message::{PagedMessage, PagedVertex, TextNumber};
-use crate::admission::paging::{PagingState, RestoredMessage};
+use crate::admission::paging::RestoredMessage;
 use crate::learned::{Learned, LearnedState};
 use crate::queue::Diagnosis;
 use serde::{Deserialize, Serialize};
@@ -64,9 +65,9 @@ pub struct UnclaimedMessages {
 }
 
 impl UnclaimedMessages {
-    pub fn import_text(&mut self, learned: LearnedText, paging: &mut PagingState) {
+    pub fn import_text(&mut self, learned: LearnedText, admission: &mut Admission) {
         let text = Diagnosis::new(b"", learned.text.as_bytes());
-        self.texts.insert(learned.number, paging.keep_text(&text));
+        self.texts.insert(learned.number, admission.keep_text(&text));
     }
 
     pub fn import_learned(&mut self, learned: LearnedMessage) {

@@ -21,7 +21,7 @@ impl<'s> View<'s> {
     /// Returns what a hold of a message would change.
     pub fn dry_run_hold(self, id: SpoolId) -> Effect {
         let Some(message) =
-            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message])
+            self.core.queue.message_of(id).map(|message| self.core.queue.message(message))
         else {
             return Effect::default();
         };
@@ -30,8 +30,8 @@ impl<'s> View<'s> {
             return effect;
         }
         effect.messages = 1;
-        for vertex in message.vertices.iter(&self.core.queue.vertices) {
-            let vertex = &self.core.queue.vertices[vertex];
+        for vertex in message.vertices.iter(self.core.queue.vertices()) {
+            let vertex = self.core.queue.vertex(vertex);
             let sum = match vertex.state {
                 VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
@@ -44,14 +44,14 @@ impl<'s> View<'s> {
     /// Returns what a release of a message would change.
     pub fn dry_run_release(self, id: SpoolId) -> Effect {
         let message =
-            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message]);
+            self.core.queue.message_of(id).map(|message| self.core.queue.message(message));
         let Some(message) = message.filter(|message| message.held) else {
             return Effect::default();
         };
         let vertices = message
             .vertices
-            .iter(&self.core.queue.vertices)
-            .map(|vertex| &self.core.queue.vertices[vertex]);
+            .iter(self.core.queue.vertices())
+            .map(|vertex| self.core.queue.vertex(vertex));
         let held = vertices.filter(|vertex| vertex.state == VertexState::Held);
         let recipients = held.map(|vertex| vertex.pending).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
@@ -78,11 +78,11 @@ impl<'s> View<'s> {
         let Some(start) = *next else {
             return effect;
         };
-        let end = start.saturating_add(count).min(self.core.queue.threads.pool().slots());
-        *next = (end < self.core.queue.threads.pool().slots()).then_some(end);
-        for thread in (start..end).filter_map(|slot| self.core.queue.threads.pool().at(slot)) {
-            let thread = &self.core.queue.threads[thread];
-            let ring = &self.core.dispatch.rings[thread.ring];
+        let end = start.saturating_add(count).min(self.core.queue.threads().pool().slots());
+        *next = (end < self.core.queue.threads().pool().slots()).then_some(end);
+        for thread in (start..end).filter_map(|slot| self.core.queue.threads().pool().at(slot)) {
+            let thread = self.core.queue.thread(thread);
+            let ring = self.core.queue.ring(thread.ring);
             let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
             let others = |gone: &Scope| {
                 let holds = self.core.overrides.holds.iter().map(|hold| &hold.scope);
@@ -96,9 +96,9 @@ impl<'s> View<'s> {
             if changes {
                 effect.threads += 1;
                 effect.recipients += thread.recipients;
-                let fed = thread.fed.iter(&self.core.queue.vertices);
+                let fed = thread.fed.iter(self.core.queue.vertices());
                 effect.busy +=
-                    fed.map(|vertex| self.core.queue.vertices[vertex].pending).sum::<u32>();
+                    fed.map(|vertex| self.core.queue.vertex(vertex).pending).sum::<u32>();
             }
         }
         effect

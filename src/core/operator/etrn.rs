@@ -13,7 +13,7 @@ impl Scheduler {
     /// threads that had no agent at work.
     pub(crate) fn etrn(&mut self, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
-        let of_hosts = hosts.iter().flat_map(|host| self.queue.threads.of_host(host));
+        let of_hosts = hosts.iter().flat_map(|host| self.queue.threads().of_host(host));
         let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
         of_hosts.sort_unstable();
         let first = hosts.first().copied().unwrap_or_default();
@@ -25,12 +25,12 @@ impl Scheduler {
             1 => "1 destination".to_string(),
             count => format!("{count} destinations"),
         };
-        self.shell.log(log::Level::Info, format!("ETRN {shown}: {found}"));
+        self.cx.log(log::Level::Info, format!("ETRN {shown}: {found}"));
         for thread in &of_hosts {
             self.wake_on_request(*thread);
         }
-        self.admission.request_paged_hosts(&mut self.shell, hosts.iter().copied());
-        let has_no_agent = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();
+        self.admission.request_paged_hosts(&mut self.cx, hosts.iter().copied());
+        let has_no_agent = |thread: &ThreadId| self.queue.thread(*thread).agents.is_empty();
         of_hosts.into_iter().filter(has_no_agent).collect()
     }
 }

@@ -8,23 +8,17 @@
 //! A message that is released is tried at least once, whatever its age.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
-use crate::operator::overrides::{
-    Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
-};
-use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
-use zsched_format::time::Timestamp;
+use crate::operator::overrides::{Author, Hold, MAX_OVERRIDES, OverrideChange, Overrides, Scope};
+use crate::queue::{MessageId, Queue};
 use zsched_spool::SpoolId;
 
 impl Scheduler {
     pub(crate) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
         if let Scope::Message(id) = scope {
-            return self.dispatch.hold_message(
-                &mut self.queue,
+            return self.queue.hold_message(
                 &mut self.overrides,
-                self.shell.now,
+                self.cx.now,
                 id,
                 Hold { scope, author, reason },
             );
@@ -55,13 +49,7 @@ impl Scheduler {
         for id in messages {
             let scope = Scope::Message(*id);
             let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
-            match self.dispatch.hold_message(
-                &mut self.queue,
-                &mut self.overrides,
-                self.shell.now,
-                *id,
-                hold,
-            ) {
+            match self.queue.hold_message(&mut self.overrides, self.cx.now, *id, hold) {
                 Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
                     all.refusal = Some(OrderRefusal::TooMany);
                     break;
@@ -72,7 +60,7 @@ impl Scheduler {
             }
         }
         if are_some_held {
-            self.orders.store_overrides(&mut self.overrides, &mut self.shell);
+            self.orders.store_overrides(&mut self.overrides, &mut self.cx);
         }
         all
     }
@@ -82,12 +70,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         if let Scope::Message(id) = scope {
-            return self.dispatch.release_messages(
-                &mut self.queue,
-                &mut self.overrides,
-                &mut self.shell,
-                &[*id],
-            );
+            return self.queue.release_messages(&mut self.overrides, &mut self.cx, &[*id]);
         }
         self.overrides.change(OverrideChange::Released(scope.clone()));
         self.sweep_overrides();
@@ -106,143 +89,10 @@ impl Scheduler {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                effect.add(&self.dispatch.release_message(
-                    &mut self.queue,
-                    &mut self.shell,
-                    message,
-                ));
+                effect.add(&self.queue.release_message(&mut self.cx, message));
             }
         }
         effect
-    }
-}
-
-impl Dispatch {
-    /// Releases those of the messages that are held.
-    pub(crate) fn release_messages(
-        &mut self,
-        queue: &mut Queue,
-        overrides: &mut Overrides,
-        shell: &mut Shell,
-        messages: &[SpoolId],
-    ) -> Effect {
-        let mut all = Effect::default();
-        for id in messages {
-            if overrides.hold_of_message(*id).is_some() {
-                overrides.change(OverrideChange::Released(Scope::Message(*id)));
-                let message = queue.message_of(*id);
-                all.add(
-                    &message.map_or(Effect::default(), |m| self.release_message(queue, shell, m)),
-                );
-            }
-        }
-        all
-    }
-
-    fn hold_message(
-        &mut self,
-        queue: &mut Queue,
-        overrides: &mut Overrides,
-        now: Timestamp,
-        id: SpoolId,
-        hold: Hold,
-    ) -> Effect {
-        let Some(message) = queue.message_of(id) else {
-            return Effect::refused(OrderRefusal::NotFound);
-        };
-        if queue.messages[message].held {
-            return Effect::refused(OrderRefusal::Already);
-        }
-        if overrides.messages.len() >= MAX_HELD_MESSAGES {
-            return Effect::refused(OrderRefusal::TooMany);
-        }
-        overrides.change(OverrideChange::Hold(hold));
-        queue.messages[message].held = true;
-        self.keep_back(queue, now, message)
-    }
-
-    /// Moves what no agent has of a message to the vertices that are held back.
-    pub(crate) fn keep_back(
-        &mut self,
-        queue: &mut Queue,
-        now: Timestamp,
-        message: MessageId,
-    ) -> Effect {
-        let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            let recipients = queue.vertices[vertex].pending;
-            if queue.vertices[vertex].state == VertexState::Fed {
-                effect.busy += recipients;
-                continue;
-            }
-            effect.recipients += recipients;
-            self.set_state(queue, now, vertex, VertexState::Held);
-        }
-        effect
-    }
-
-    fn release_message(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        message: MessageId,
-    ) -> Effect {
-        queue.messages[message].held = false;
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            if queue.vertices[vertex].state == VertexState::Held {
-                queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
-            }
-        }
-        self.let_go(queue, shell, message)
-    }
-
-    /// Makes what is held back of a message due, unless another reason keeps it.
-    pub(crate) fn let_go(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        message: MessageId,
-    ) -> Effect {
-        let mut effect = Effect { messages: 1, ..Effect::default() };
-        if queue.messages[message].is_kept() {
-            return effect;
-        }
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            if queue.vertices[vertex].state == VertexState::Held {
-                effect.recipients += queue.vertices[vertex].pending;
-                self.let_vertex_go(queue, shell, vertex);
-                queue.watch_expiry(self, shell.now, vertex);
-            }
-        }
-        effect
-    }
-
-    fn let_vertex_go(&mut self, queue: &mut Queue, shell: &mut Shell, vertex: VertexId) {
-        let thread = queue.vertices[vertex].thread;
-        match self.arrivals_wait(queue, thread) {
-            true => self.wait_for_destination(queue, shell, vertex),
-            false => self.set_state(queue, shell.now, vertex, VertexState::Due),
-        }
-    }
-}
-
-impl Queue {
-    /// Updates the hold of a thread. Returns true if it has changed.
-    pub(crate) fn update_hold(
-        &mut self,
-        dispatch: &Dispatch,
-        overrides: &Overrides,
-        thread: ThreadId,
-    ) -> bool {
-        let thread_ref = &self.threads[thread];
-        let ring = &dispatch.rings[thread_ref.ring];
-        let held = overrides.hold_of(&thread_ref.destination, ring).is_some();
-        self.threads.set_held(thread, held)
-    }
-
-    pub(crate) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
-        let message = self.messages.find(id.number)?;
-        (self.messages[message].modified == id.modified).then_some(message)
     }
 }
 
@@ -255,12 +105,12 @@ impl Overrides {
         if self.is_empty() {
             return;
         }
-        let id = queue.messages[message].spool_id();
+        let id = queue.message(message).spool_id();
         let is_held = self.hold_of_message(id).is_some();
-        queue.messages[message].held = is_held;
+        queue.message_mut(message).held = is_held;
         let priority = self.priority_of(id);
         if let Some(priority) = priority {
-            queue.messages[message].priority = priority;
+            queue.message_mut(message).priority = priority;
         }
         let is_known = is_held || priority.is_some() || self.removal_of(id).is_some();
         if !is_known {
@@ -273,7 +123,7 @@ impl Overrides {
         if self.is_empty() {
             return;
         }
-        let id = queue.messages[message].spool_id();
+        let id = queue.message(message).spool_id();
         let is_known = self.hold_of_message(id).is_some()
             || self.removal_of(id).is_some()
             || self.priority_of(id).is_some();

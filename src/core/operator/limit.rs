@@ -3,15 +3,13 @@
 //! A limit replaces that of the configuration until a time, or until an operator resets it.
 
 use crate::Scheduler;
-use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
 use crate::query::view::View;
-use crate::queue::{Destination, Queue, Thread, ThreadId};
+use crate::queue::{Destination, Ring};
 use crate::timers::Timer;
-use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_format::time::Timestamp;
 
@@ -29,13 +27,13 @@ impl Scheduler {
         until: Option<Timestamp>,
         author: Author,
     ) -> Effect {
-        let is_over = until.is_some_and(|until| until <= self.shell.now);
+        let is_over = until.is_some_and(|until| until <= self.cx.now);
         let refusal = is_over.then_some(OrderRefusal::BadValue);
         if let Some(refusal) = refusal.or(self.view().refusal_of_limit(&scope, limit, value)) {
             return Effect::refused(refusal);
         }
         if let Some(until) = until {
-            self.shell.timers.add(until, Timer::Limits);
+            self.cx.timers.add(until, Timer::Limits);
         }
         let set = LimitOverride { scope, limit, value, until, author };
         self.overrides.change(OverrideChange::Limit(set));
@@ -55,7 +53,7 @@ impl Scheduler {
 
     /// Resets the limits whose time is over.
     pub(crate) fn limits_timer(&mut self) {
-        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.shell.now);
+        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.cx.now);
         let over: Vec<LimitOverride> =
             self.overrides.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
@@ -66,7 +64,7 @@ impl Scheduler {
                 .change(OverrideChange::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
-            self.shell.log(log::Level::Info, text);
+            self.cx.log(log::Level::Info, text);
         }
         self.reapply_limits();
     }
@@ -81,36 +79,7 @@ impl Scheduler {
     }
 }
 
-impl Dispatch {
-    /// Applies the limits in force to a ring.
-    pub(crate) fn apply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        let ring = &mut self.rings[ring];
-        ring.clause = limited(overrides, ring);
-        ring.limits_seen = overrides.limits_version;
-    }
-
-    /// Applies the limits to a ring, if they have changed since.
-    pub(crate) fn reapply_limits_to_ring(&mut self, overrides: &Overrides, ring: RingId) {
-        if self.rings[ring].limits_seen != overrides.limits_version {
-            self.apply_limits_to_ring(overrides, ring);
-            self.serve_later(ring);
-        }
-    }
-
-    /// Maximum number of agents that may work on a thread.
-    pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
-        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
-    }
-}
-
 impl Overrides {
-    /// Applies the limit in force to a thread. Returns true on change.
-    pub(crate) fn apply_limits_to_thread(&self, queue: &mut Queue, thread: ThreadId) -> bool {
-        let destination = &queue.threads[thread].destination;
-        let max_agents = self.limit_of_thread(destination).map(|set| set.value);
-        std::mem::replace(&mut queue.threads[thread].max_agents, max_agents) != max_agents
-    }
-
     /// Returns the limit of a ring that an operator has set.
     pub fn limit_of(&self, ring: &Ring, limit: LimitName) -> Option<&LimitOverride> {
         self.limits.iter().rev().find(|set| set.limit == limit && set.is_of_ring(ring))
@@ -158,10 +127,10 @@ impl<'s> View<'s> {
         };
         let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
         let (channel, host) = (channel.as_bytes(), host.as_bytes());
-        let mut rings = self.core.dispatch.rings.iter().map(|(_, ring)| ring);
+        let mut rings = self.core.queue.rings().iter().map(|(_, ring)| ring);
         let ring = rings.find(|ring| ring.has_pattern(pattern));
         let clause = ring.map(|ring| ring.configured.clone());
-        let clause = clause.unwrap_or_else(|| self.core.config.select_or_default(channel, host));
+        let clause = clause.unwrap_or_else(|| self.core.cx.config.select_or_default(channel, host));
         let configured = limit.of(&clause);
         let is_same = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
         let set = self.core.overrides.limits.iter().rev().find(is_same).map(|set| set.value);
@@ -187,7 +156,7 @@ impl<'s> View<'s> {
             is_other && matches!(&set.scope, Scope::Destinations(all) if all.matches(&destination))
         };
         let other = self.core.overrides.limits.iter().rev().find(covers).map(|set| set.value);
-        let clause = self.core.config.select_or_default(channel.as_bytes(), host.as_bytes());
+        let clause = self.core.cx.config.select_or_default(channel.as_bytes(), host.as_bytes());
         let pattern = format!("{}/{}", clause.channel_pattern, clause.host_pattern);
         let is_of_ring = |set: &&LimitOverride| {
             set.limit == limit && matches!(&set.scope, Scope::Ring(ring) if *ring == pattern)
@@ -198,7 +167,7 @@ impl<'s> View<'s> {
 }
 
 impl LimitOverride {
-    fn is_of_ring(&self, ring: &Ring) -> bool {
+    pub(crate) fn is_of_ring(&self, ring: &Ring) -> bool {
         matches!(&self.scope, Scope::Ring(pattern) if ring.has_pattern(pattern))
     }
 }
@@ -214,20 +183,4 @@ impl LimitName {
             LimitName::Overfeed => Some(clause.overfeed),
         }
     }
-}
-
-/// Returns the clause of a ring with the limits in force.
-fn limited(overrides: &Overrides, ring: &Ring) -> Rc<Clause> {
-    let mut clause = ring.configured.clone();
-    for set in overrides.limits.iter().filter(|set| set.is_of_ring(ring)) {
-        let clause = Rc::make_mut(&mut clause);
-        match set.limit {
-            LimitName::MaxTa => clause.max_agents = Some(set.value),
-            LimitName::MaxChannel => clause.max_channel = Some(set.value),
-            LimitName::MaxRing => clause.max_ring = Some(set.value),
-            LimitName::MaxThr => clause.max_thread = set.value,
-            LimitName::Overfeed => clause.overfeed = set.value,
-        }
-    }
-    clause
 }

@@ -8,19 +8,16 @@ use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
 use crate::outcome::notes::NoteContent;
 use crate::queue::attempt_records::StatusChange;
-use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::queue::{AfterJob, MessageId, ThreadId, VertexId, VertexState};
+use std::collections::BTreeSet;
 use zsched_spool::note::OutcomeKind;
-
-/// The threads whose recipients of a message an order covers; `None` is all.
-type MessagePart = Option<BTreeSet<ThreadId>>;
 
 impl Scheduler {
     pub(crate) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
         let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
         for thread in threads {
-            effect.recipients += self.queue.threads[*thread].recipients;
-            effect.held += u32::from(self.queue.threads[*thread].held);
+            effect.recipients += self.queue.thread(*thread).recipients;
+            effect.held += u32::from(self.queue.thread(*thread).held);
             self.wake_on_request(*thread);
         }
         effect
@@ -31,29 +28,25 @@ impl Scheduler {
         let mut effect = Effect::default();
         for (_, vertices) in self.queue.resolve_targets(targets, &mut effect) {
             for vertex in vertices {
-                let thread = self.queue.vertices[vertex].thread;
-                let recipients = self.queue.vertices[vertex].pending;
-                self.dispatch.retry_start_now(&mut self.shell, self.queue.threads[thread].ring);
-                if self.queue.vertices[vertex].state == VertexState::Held
-                    || self.queue.threads[thread].held
+                let thread = self.queue.vertex(vertex).thread;
+                let recipients = self.queue.vertex(vertex).pending;
+                let ring = self.queue.thread(thread).ring;
+                self.dispatch.retry_start_now(&mut self.queue, &mut self.cx, ring);
+                if self.queue.vertex(vertex).state == VertexState::Held
+                    || self.queue.thread(thread).held
                 {
                     effect.held += recipients;
                     continue;
                 }
-                if self.queue.vertices[vertex].state == VertexState::Waiting {
-                    self.dispatch.set_state(
-                        &mut self.queue,
-                        self.shell.now,
-                        vertex,
-                        VertexState::Due,
-                    );
+                if self.queue.vertex(vertex).state == VertexState::Waiting {
+                    self.queue.set_state(self.cx.now, vertex, VertexState::Due);
                     effect.recipients += recipients;
                     woken.push(thread);
-                    if self.queue.threads[thread].waiting.is_empty() {
+                    if self.queue.thread(thread).waiting.is_empty() {
                         // No vertex is left waiting: the host is tried as if its time had come.
                         self.wake_thread(thread);
                     }
-                    self.queue.threads[thread].is_woken = true;
+                    self.queue.set_woken(thread);
                 }
             }
         }
@@ -70,11 +63,11 @@ impl Scheduler {
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.queue.resolve_targets(targets, &mut effect) {
-            let is_partial = self.queue.messages[message].is_partial;
-            let message_ref = &self.queue.messages[message];
+            let is_partial = self.queue.message(message).is_partial;
+            let message_ref = self.queue.message(message);
             // Those that are tried after a recipient that fails now fail as well.
             let has_alternatives = message_ref.has_alternatives && after_job == AfterJob::Expire;
-            let is_whole = whole.contains(&self.queue.messages[message].name.number());
+            let is_whole = whole.contains(&self.queue.message(message).name.number());
             let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
@@ -82,7 +75,7 @@ impl Scheduler {
                 self.overrides.order_removal(&self.queue, message, after_job, by);
             }
             if is_whole && is_partial {
-                self.admission.read_rest_for_removal(&self.queue, &mut self.shell, message);
+                self.admission.read_rest_for_removal(&self.queue, &mut self.cx, message);
             }
         }
         effect
@@ -97,14 +90,14 @@ impl Scheduler {
         vertices: &[VertexId],
         (after_job, by): (AfterJob, &Author),
     ) -> (u32, u32) {
-        let is_fed = |vertex: &VertexId| self.queue.vertices[*vertex].state == VertexState::Fed;
+        let is_fed = |vertex: &VertexId| self.queue.vertex(*vertex).state == VertexState::Fed;
         let (fed, not_fed): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
         let count =
-            |all: &[VertexId]| all.iter().map(|v| self.queue.vertices[*v].pending).sum::<u32>();
+            |all: &[VertexId]| all.iter().map(|v| self.queue.vertex(*v).pending).sum::<u32>();
         let counts = (count(&not_fed), count(&fed));
         for vertex in fed {
-            self.queue.vertices[vertex].after_job = after_job;
+            self.queue.set_after_job(vertex, after_job);
         }
         if !not_fed.is_empty() {
             self.end_now(message, &not_fed, (after_job, &by.name));
@@ -138,7 +131,7 @@ impl Scheduler {
         vertices: &[VertexId],
         (occasion, by): (OutcomeKind, &str),
     ) {
-        let pending = |vertex: &VertexId| self.queue.vertices[*vertex].recipients.pending();
+        let pending = |vertex: &VertexId| self.queue.vertex(*vertex).recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.admission.record_unloaded_finals(message, &offsets);
         self.request_note(message, NoteContent::without_text(offsets, occasion));
@@ -149,14 +142,15 @@ impl Scheduler {
             _ => ("delete", StatusVerdict::Deleted, "deleted"),
         };
         for vertex in vertices {
-            let offsets = self.queue.vertices[*vertex].recipients.pending();
+            let offsets = self.queue.vertex(*vertex).recipients.pending();
             let text = format!("{text} by {by}");
-            self.record_status(
+            self.queue.status(
+                &mut self.cx,
                 *vertex,
                 StatusChange::without_attempt(&offsets, verdict, text.as_bytes()),
             );
-            for offset in self.queue.vertices[*vertex].recipients.pending() {
-                self.finish_recipient(*vertex, offset, state, false);
+            for offset in self.queue.vertex(*vertex).recipients.pending() {
+                self.queue.finish_recipient(&mut self.cx, *vertex, offset, state, false);
             }
         }
     }
@@ -166,59 +160,12 @@ impl Scheduler {
     /// Returns true if there was one. The vertex must have recipients left, and no agent may have
     /// it.
     pub(crate) fn apply_after_job(&mut self, vertex: VertexId) -> bool {
-        let message = self.queue.vertices[vertex].message;
-        let after_job = std::mem::take(&mut self.queue.vertices[vertex].after_job);
+        let message = self.queue.vertex(vertex).message;
+        let after_job = self.queue.set_after_job(vertex, AfterJob::Usual);
         // The order is an override if it was about the whole message.
-        let id = self.queue.messages[message].spool_id();
+        let id = self.queue.message(message).spool_id();
         let by = self.overrides.removal_of(id).map(|removal| removal.author.name.clone());
         self.end_now(message, &[vertex], (after_job, by.as_deref().unwrap_or("an operator")));
         !matches!(after_job, AfterJob::Usual | AfterJob::OneMoreTry)
-    }
-}
-
-impl Queue {
-    /// Resolves targets to the vertices of each message.
-    ///
-    /// A vertex that is named twice counts once.
-    fn resolve_targets(
-        &self,
-        targets: &[Target],
-        effect: &mut Effect,
-    ) -> Vec<(MessageId, Vec<VertexId>)> {
-        let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
-        for target in targets {
-            let part = wanted.entry(target.number).or_insert_with(|| Some(BTreeSet::new()));
-            match (&target.destination, part) {
-                (None, part) => *part = None,
-                (Some(_), None) => {}
-                (Some(destination), Some(threads)) => {
-                    let (channel, host) = (destination.channel(), destination.host());
-                    threads.extend(self.threads.find(channel, host));
-                }
-            }
-        }
-        let parts = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
-        let parts: Vec<(MessageId, Vec<VertexId>)> = parts.collect();
-        effect.messages = parts.len() as u32;
-        parts
-    }
-
-    /// Returns the vertices of a message that a target names, if any.
-    ///
-    /// Visits the message once, however many destinations are named: it may have a hundred
-    /// thousand.
-    fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
-        let message = self.messages.find(number)?;
-        if self.messages[message].is_removing {
-            return None;
-        }
-        let is_in_part = |vertex: &VertexId| {
-            part.as_ref().is_none_or(|part| part.contains(&self.vertices[*vertex].thread))
-        };
-        let vertices = self.messages[message].vertices.iter(&self.vertices);
-        let vertices: Vec<VertexId> = vertices.filter(is_in_part).collect();
-        // All of a partial message may be unread.
-        let is_unread = part.is_none() && self.messages[message].is_partial;
-        (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 }

@@ -8,12 +8,12 @@
 //! [`crate::operator::select`] and sends an order for some at a time.
 
 use crate::Scheduler;
-use crate::action::{Action, NoteTicket};
+use crate::action::Action;
 use crate::bulk::BulkOrder;
-use crate::dispatch::{AgentState, Dispatch};
+use crate::context::{Context, PresentOrder};
 use crate::operator::overrides::{Author, LimitName, Overrides, Scope};
+use crate::outcome::notes::Notes;
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
-use crate::shell::Shell;
 use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -171,10 +171,11 @@ pub enum OrderRefusal {
 /// Orders that are not stored on disk yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct PendingOrders {
+    /// The effect of each, and the number of its parts that are not stored.
     orders: BTreeMap<OrderTicket, (Effect, u32)>,
-    notes: BTreeMap<NoteTicket, OrderTicket>,
-    /// The order that is being carried out.
-    pub(crate) current: Option<OrderTicket>,
+    /// The order that has been carried out in this event, and the threads that it has woken.
+    #[serde(skip)]
+    carried_out: Option<(OrderTicket, Vec<ThreadId>)>,
 }
 
 impl Scheduler {
@@ -182,11 +183,8 @@ impl Scheduler {
     ///
     /// It is answered when all of it is stored.
     pub(crate) fn execute_order(&mut self, ticket: OrderTicket, by: String, order: Order) {
-        self.orders.current = Some(ticket);
-        // One part more than there are writes, so that the order is not answered before this
-        // returns.
-        self.orders.orders.insert(ticket, (Effect::default(), 1));
-        let by = Author { name: by, since: self.shell.now };
+        self.orders.begin(&mut self.cx, ticket);
+        let by = Author { name: by, since: self.cx.now };
         let mut woken = Vec::new();
         let effect = match order {
             Order::Hold { scope, reason } => self.hold(scope, by, reason),
@@ -194,12 +192,9 @@ impl Scheduler {
             Order::SetPriority { messages, priority } => {
                 self.set_priority(&messages, priority, &by)
             }
-            Order::ReleaseMessages(messages) => self.dispatch.release_messages(
-                &mut self.queue,
-                &mut self.overrides,
-                &mut self.shell,
-                &messages,
-            ),
+            Order::ReleaseMessages(messages) => {
+                self.queue.release_messages(&mut self.overrides, &mut self.cx, &messages)
+            }
             Order::Release(scope) => self.release(&scope),
             Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {
@@ -209,7 +204,7 @@ impl Scheduler {
             Order::RetryThreads(threads) => {
                 woken = self.queue.threads_of(&threads);
                 self.admission
-                    .request_paged_hosts(&mut self.shell, threads.iter().map(Destination::host));
+                    .request_paged_hosts(&mut self.cx, threads.iter().map(Destination::host));
                 self.retry_threads(&woken)
             }
             Order::Retry(targets) => self.retry(&targets, &mut woken),
@@ -220,71 +215,71 @@ impl Scheduler {
                 self.set_limit(scope, limit, value, until, by)
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
-            Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.shell, pid),
+            Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.cx, pid),
             Order::Bulk { job, order } => self.order_about_job(job, order, &by.name),
             Order::LogFinishedMessages(log) => {
-                self.settings.log_finished_messages = log;
+                self.cx.settings.log_finished_messages = log;
                 Effect::default()
             }
         };
-        self.orders.store_changed_overrides(&mut self.overrides, &mut self.shell);
-        self.orders.current = None;
-        self.settle();
-        let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
-        if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
-            kept.add(&Effect { started, ..effect });
-        }
-        self.orders.finish_order_part(&mut self.shell, ticket, None);
+        self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
+        self.orders.end(&mut self.cx, effect, woken);
     }
 
     /// Applies the changed overrides to every thread.
     ///
     /// The present order is answered after that, with the changes.
     pub(crate) fn sweep_overrides(&mut self) {
-        let order = self.orders.add_part();
+        let order = self.cx.add_order_part();
         self.start_sweep(SweptChange::Overrides(order));
     }
 }
 
 impl PendingOrders {
-    /// Counts a note that is written, or never will be.
-    pub(crate) fn order_note_done(&mut self, shell: &mut Shell, note: NoteTicket) {
-        if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(shell, ticket, None);
-        }
+    fn begin(&mut self, cx: &mut Context, ticket: OrderTicket) {
+        cx.present_order = Some(PresentOrder { ticket, parts: 0 });
+        self.orders.insert(ticket, (Effect::default(), 0));
     }
 
-    /// Answers the order of a note that cannot be written for now.
-    ///
-    /// The answer carries the error. The write is tried again.
-    pub(crate) fn order_note_failed(
-        &mut self,
-        shell: &mut Shell,
-        note: NoteTicket,
-        error: ErrorKind,
-    ) {
-        if let Some(ticket) = self.notes.remove(&note) {
-            self.finish_order_part(shell, ticket, Some(error));
+    /// Ends the present order, which is answered at the end of the event or later.
+    fn end(&mut self, cx: &mut Context, effect: Effect, woken: Vec<ThreadId>) {
+        let Some(PresentOrder { ticket, parts }) = cx.present_order.take() else {
+            return;
+        };
+        if let Some((sum, left)) = self.orders.get_mut(&ticket) {
+            sum.add(&effect);
+            *left = parts + 1;
         }
+        self.carried_out = Some((ticket, woken));
+    }
+
+    /// Answers the order that has been carried out in this event, if all of it is stored.
+    pub(crate) fn answer(&mut self, queue: &Queue, cx: &mut Context) {
+        let Some((ticket, woken)) = self.carried_out.take() else {
+            return;
+        };
+        let started = woken.iter().any(|thread| queue.has_agents_now(*thread));
+        self.add_order_effect(Some(ticket), &Effect { started, ..Effect::default() });
+        self.finish_order_part(cx, ticket, None);
     }
 
     /// Stores the changed overrides; the present order is answered after that.
-    pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
-        let ticket = self.add_part();
+    pub(crate) fn store_overrides(&mut self, overrides: &mut Overrides, cx: &mut Context) {
+        let ticket = cx.add_order_part();
         let changes = std::mem::take(&mut overrides.changes);
-        shell.act(Action::StoreOverrides { ticket, changes });
+        cx.act(Action::StoreOverrides { ticket, changes });
     }
 
     /// Stores the overrides if they have changed.
-    pub(crate) fn store_changed_overrides(&mut self, overrides: &mut Overrides, shell: &mut Shell) {
+    pub(crate) fn store_changed_overrides(&mut self, overrides: &mut Overrides, cx: &mut Context) {
         if !overrides.changes.is_empty() {
-            self.store_overrides(overrides, shell);
+            self.store_overrides(overrides, cx);
         }
     }
 
     pub(crate) fn finish_order_part(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         ticket: OrderTicket,
         error: Option<ErrorKind>,
     ) {
@@ -292,42 +287,25 @@ impl PendingOrders {
             return;
         };
         effect.unstored = effect.unstored.or(error);
+        if let Some(order) = cx.present_order.as_mut().filter(|order| order.ticket == ticket) {
+            order.parts -= 1;
+            return;
+        }
         *left -= 1;
         if *left == 0 {
             let effect = *effect;
             self.orders.remove(&ticket);
-            shell.act(Action::OrderDone { ticket, effect });
+            cx.act(Action::OrderDone { ticket, effect });
         }
-    }
-
-    /// Makes the answer to the present order wait for this note.
-    pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
-        let Some(ticket) = self.current else {
-            return;
-        };
-        if let Some((_, left)) = self.orders.get_mut(&ticket) {
-            *left += 1;
-            self.notes.insert(note, ticket);
-        }
-    }
-
-    /// Adds a part to the present order, if there is one.
-    ///
-    /// Returns the order.
-    pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
-        let ticket = self.current?;
-        let (_, left) = self.orders.get_mut(&ticket)?;
-        *left += 1;
-        Some(ticket)
     }
 
     /// Panics if an order has ended before its parts.
     ///
     /// None may be in the middle of being carried out.
-    pub(crate) fn check(&self, sweep: &ThreadSweep) {
-        assert_eq!(self.current, None, "an order is being carried out");
+    pub(crate) fn check(&self, notes: &Notes, sweep: &ThreadSweep) {
+        assert!(self.carried_out.is_none(), "an order is being carried out");
         let mut parts: BTreeMap<OrderTicket, u32> = BTreeMap::new();
-        let tickets = self.notes.values().copied();
+        let tickets = notes.orders();
         for ticket in tickets.chain(sweep.override_orders().flatten()) {
             *parts.entry(ticket).or_default() += 1;
         }
@@ -345,33 +323,6 @@ impl PendingOrders {
         if let Some((sum, _)) = order {
             sum.add(effect);
         }
-    }
-}
-
-impl Dispatch {
-    fn retire_agent_of(&mut self, shell: &mut Shell, pid: u32) -> Effect {
-        let has_pid =
-            |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| has_pid(agent)) else {
-            return Effect::refused(OrderRefusal::NotFound);
-        };
-        let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
-        let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
-        self.stop_agent(shell, id, manner);
-        Effect { agents: 1, ..Effect::default() }
-    }
-}
-
-impl Queue {
-    fn has_agents_now(&self, thread: ThreadId) -> bool {
-        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
-    }
-
-    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
-        let find = |destination: &Destination| {
-            self.threads.find(destination.channel(), destination.host())
-        };
-        destinations.iter().filter_map(find).collect()
     }
 }
 

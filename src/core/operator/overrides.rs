@@ -3,14 +3,13 @@
 //! They outlive the process: the shell keeps them in a file (`daemon/state/overrides/`), and passes
 //! them to the core before the first message.
 
+use crate::Scheduler;
 use crate::action::Action;
-use crate::dispatch::Ring;
+use crate::context::Context;
 use crate::operator::order::PendingOrders;
 use crate::query::view::View;
-use crate::queue::{AfterJob, Destination};
-use crate::shell::Shell;
+use crate::queue::{AfterJob, Destination, Ring};
 use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -423,9 +422,9 @@ impl Overrides {
     }
 
     /// Adds an override from before the start. This comes before any arrival.
-    pub(crate) fn restore_override(&mut self, shell: &mut Shell, order: OverrideChange) {
+    pub(crate) fn restore_override(&mut self, cx: &mut Context, order: OverrideChange) {
         if let OverrideChange::Limit(LimitOverride { until: Some(until), .. }) = order {
-            shell.timers.add(until, Timer::Limits);
+            cx.timers.add(until, Timer::Limits);
         }
         self.apply(order);
     }
@@ -469,7 +468,7 @@ impl Ring {
 impl Scheduler {
     /// Tries again to store what could not be stored.
     pub(crate) fn retry_store_overrides(&mut self) {
-        self.shell.act(Action::StoreOverrides { ticket: None, changes: Vec::new() });
+        self.cx.act(Action::StoreOverrides { ticket: None, changes: Vec::new() });
     }
 }
 
@@ -477,16 +476,15 @@ impl PendingOrders {
     /// Processes the result of storing the overrides.
     pub(crate) fn overrides_stored(
         &mut self,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         ticket: Option<crate::OrderTicket>,
         outcome: Result<(), std::io::ErrorKind>,
     ) {
         if outcome.is_err() {
-            shell.timers.add(shell.now + settings.failed_write, Timer::StoreOverrides);
+            cx.timers.add(cx.now + cx.settings.failed_write, Timer::StoreOverrides);
         }
         if let Some(ticket) = ticket {
-            self.finish_order_part(shell, ticket, outcome.err());
+            self.finish_order_part(cx, ticket, outcome.err());
         }
     }
 }
@@ -494,7 +492,7 @@ impl PendingOrders {
 impl<'s> View<'s> {
     /// Returns true if a clause of the configuration has this pattern, `channel/host`.
     pub fn has_clause(self, pattern: &str) -> bool {
-        self.core.config.has_pattern(pattern)
+        self.core.cx.config.has_pattern(pattern)
     }
 
     /// The overrides.

@@ -15,12 +15,12 @@ const MAX_REMOVALS: usize = 50_000;
 impl Scheduler {
     /// Carries out an ordered removal on what has just been loaded.
     pub(crate) fn apply_removal_order(&mut self, message: MessageId) {
-        let id = self.queue.messages[message].spool_id();
+        let id = self.queue.message(message).spool_id();
         let Some(PendingRemoval { after_job, author, .. }) = self.overrides.removal_of(id).cloned()
         else {
             return;
         };
-        let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
+        let vertices = self.queue.vertices_of(message);
         self.end_vertices(message, &vertices, (after_job, &author));
     }
 }
@@ -34,7 +34,7 @@ impl Overrides {
         after_job: AfterJob,
         author: &Author,
     ) {
-        let id = queue.messages[message].spool_id();
+        let id = queue.message(message).spool_id();
         if self.removals.len() >= MAX_REMOVALS {
             self.drop_oldest_removal();
         }
@@ -44,6 +44,6 @@ impl Overrides {
 
     /// Returns true if the removal of a whole message was ordered.
     pub(crate) fn has_removal_order(&self, queue: &Queue, message: MessageId) -> bool {
-        self.removal_of(queue.messages[message].spool_id()).is_some()
+        self.removal_of(queue.message(message).spool_id()).is_some()
     }
 }

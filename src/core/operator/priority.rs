@@ -4,12 +4,10 @@
 //! and the rest of the message is chosen by the new priority. With the priority `z` it is kept.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
 use crate::query::view::View;
-use crate::queue::{MessageId, Queue, VertexState};
-use crate::shell::Shell;
+use crate::queue::VertexState;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
@@ -25,7 +23,7 @@ impl Scheduler {
         let mut all = Effect::default();
         for id in messages {
             let Some(message) = self.queue.message_of(*id) else { continue };
-            if self.queue.messages[message].priority == priority {
+            if self.queue.message(message).priority == priority {
                 continue;
             }
             let is_new = !self.overrides.priorities.contains_key(&id.number);
@@ -36,35 +34,9 @@ impl Scheduler {
             let set = PriorityOverride { message: *id, priority, author: author.clone() };
             self.overrides.change(OverrideChange::Priority(set));
             all.add(&self.view().dry_run_priority(*id, priority));
-            self.dispatch.change_priority(&mut self.queue, &mut self.shell, message, priority);
+            self.queue.change_priority(&mut self.cx, message, priority);
         }
         all
-    }
-}
-
-impl Dispatch {
-    fn change_priority(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        message: MessageId,
-        priority: u8,
-    ) {
-        let was_kept = queue.messages[message].is_kept();
-        if was_kept {
-            queue.messages[message].priority = priority;
-            self.let_go(queue, shell, message);
-            return;
-        }
-        // Its jobs have the former place in line until all of their entries have left.
-        for vertex in queue.messages[message].vertices.to_vec(&queue.vertices) {
-            self.dequeue_vertex(queue, vertex);
-        }
-        queue.messages[message].priority = priority;
-        self.enqueue_message(queue, shell.now, message);
-        if queue.messages[message].is_kept() {
-            self.keep_back(queue, shell.now, message);
-        }
     }
 }
 
@@ -72,13 +44,13 @@ impl View<'_> {
     /// Returns what another priority of a message would change.
     pub fn dry_run_priority(self, id: SpoolId, priority: u8) -> Effect {
         let message =
-            self.core.queue.message_of(id).map(|message| &self.core.queue.messages[message]);
+            self.core.queue.message_of(id).map(|message| self.core.queue.message(message));
         let Some(message) = message.filter(|message| message.priority != priority) else {
             return Effect::default();
         };
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in message.vertices.iter(&self.core.queue.vertices) {
-            let vertex = &self.core.queue.vertices[vertex];
+        for vertex in message.vertices.iter(self.core.queue.vertices()) {
+            let vertex = self.core.queue.vertex(vertex);
             match vertex.state {
                 VertexState::Fed => effect.busy += vertex.pending,
                 _ => effect.recipients += vertex.pending,

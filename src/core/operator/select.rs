@@ -5,7 +5,7 @@
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{MessageId, Queue, VertexId};
+use crate::queue::{MessageId, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -25,7 +25,7 @@ pub struct MailFilter {
 }
 
 impl MailFilter {
-    fn means_whole_messages(&self) -> bool {
+    pub(crate) fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
     }
 }
@@ -81,7 +81,7 @@ impl<'s> View<'s> {
                 *cursor = Cursor { number: None, rest: Vec::new() };
                 break;
             };
-            let found = self.core.queue.messages[message].name.number();
+            let found = self.core.queue.message(message).name.number();
             if cursor.rest.is_empty() || found != number {
                 cursor.rest = self.core.queue.matching_vertices(selector, message);
                 selected.extend(self.core.queue.unread_message(selector, message));
@@ -105,51 +105,19 @@ impl<'s> View<'s> {
         self.core
             .queue
             .message_of(id)
-            .is_some_and(|message| !self.core.queue.messages[message].is_removing)
+            .is_some_and(|message| !self.core.queue.message(message).is_removing)
     }
 
     /// The first message with this number or a higher one that may match.
     fn next_message(self, selector: &MailFilter, number: u64) -> Option<MessageId> {
         if let Some(wanted) = selector.number {
-            return self.core.queue.messages.find(wanted).filter(|_| number <= wanted);
+            return self.core.queue.messages().find(wanted).filter(|_| number <= wanted);
         }
         if selector.held {
             let mut held = self.core.overrides.messages.range(number..);
-            return held.find_map(|(held, _)| self.core.queue.messages.find(*held));
+            return held.find_map(|(held, _)| self.core.queue.messages().find(*held));
         }
-        self.core.queue.messages.at_or_after(number)
-    }
-}
-
-impl Queue {
-    /// Returns true if a message matches all conditions but the destination.
-    fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
-        let message = &self.messages[message];
-        let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
-        !message.is_removing && !is_young && (message.held || !selector.held)
-    }
-
-    /// Vertices of a message to be examined, in reverse.
-    fn matching_vertices(&self, selector: &MailFilter, message: MessageId) -> Vec<VertexId> {
-        if !self.matches_message(selector, message) {
-            return Vec::new();
-        }
-        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
-        vertices.reverse();
-        vertices
-    }
-
-    /// A matching message of which no recipient is in memory.
-    fn unread_message(&self, selector: &MailFilter, message: MessageId) -> Option<Selected> {
-        let matches_message =
-            selector.means_whole_messages() && self.matches_message(selector, message);
-        let message = &self.messages[message];
-        let is_held = message.held || !selector.on_hold;
-        if !matches_message || !is_held || !message.is_partial || !message.vertices.is_empty() {
-            return None;
-        }
-        let target = Target { number: message.name.number(), destination: None, is_whole: false };
-        Some(Selected { id: message.spool_id(), name: message.name.clone(), vertex: None, target })
+        self.core.queue.messages().at_or_after(number)
     }
 }
 

@@ -8,68 +8,60 @@
 //! recipient before. What it has not reported is due at once.
 
 use crate::Scheduler;
-use crate::action::{Action, StopMode};
-use crate::dispatch::ping::MAX_PING_TIME;
-use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
+use crate::dispatch::{Agent, AgentId, AgentState, Owed};
 use crate::event::AgentEnd;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::{
-    AfterJob, DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason,
-    UnreachableReport, VertexId, VertexState,
+    DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason, UnreachableReport,
+    VertexId,
 };
-use crate::shell::Shell;
-use crate::timers::Timer;
-use log::Level;
 use std::rc::Rc;
-use std::time::Duration;
-use zsched_format::time::Timestamp;
 
-/// Maximum time that an agent may take to end.
-///
-/// It may have to close a connection to a slow host.
-const MAX_STOP_TIME: Duration = Duration::from_secs(300);
 /// Number of deaths in a row after which a whole thread waits.
 const MAX_DEATHS_IN_A_ROW: u8 = 3;
 
 impl Scheduler {
     pub(crate) fn agent_ended(&mut self, agent: AgentId, end: &AgentEnd) {
-        let Some(agent_ref) = self.dispatch.agents.remove(agent) else {
+        let Some(agent_ref) = self.dispatch.remove_agent(&mut self.cx, agent) else {
             return;
         };
-        if let Some(timer) = agent_ref.timer {
-            self.shell.timers.cancel(timer, Timer::Agent(agent));
-        }
-        self.dispatch.log_end(&self.queue, &mut self.shell, &agent_ref, end);
-        self.queue.clear_locks(&mut self.shell, &agent_ref);
+        self.dispatch.log_end(&self.queue, &mut self.cx, &agent_ref, end);
+        self.queue.clear_locks(&mut self.cx, &agent_ref);
         if let Some(thread) = agent_ref.thread {
-            self.queue.threads[thread].agents.retain(|other| *other != agent);
+            self.queue.remove_agent(thread, agent);
             self.dispatch.leave_window_with_agent(
                 &mut self.queue,
-                &self.settings,
-                &mut self.shell,
+                &mut self.cx,
                 thread,
                 agent_ref.has_delivery_permit,
             );
         }
         self.reclaim_jobs(&agent_ref, end);
         if let Some(thread) = agent_ref.thread {
-            self.delivery_ended(thread, agent_ref.signal, None);
-            let keep_dying = self.queue.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
+            self.dispatch.delivery_ended(
+                &mut self.queue,
+                &mut self.cx,
+                thread,
+                agent_ref.signal,
+                None,
+            );
+            let keep_dying = self.queue.thread(thread).consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(thread, &agent_ref, end);
             }
         }
-        self.dispatch.subtract_agent(self.shell.now, agent, &agent_ref);
+        self.dispatch.subtract_agent(&self.queue, self.cx.now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
             self.dispatch.agent_start_failed(
-                &mut self.shell,
+                &mut self.queue,
+                &mut self.cx,
                 &agent_ref,
                 end,
                 ended_unasked(&agent_ref),
             );
         }
-        self.dispatch.waitlists.has_news = true;
-        self.dispatch.serve_later(agent_ref.ring);
+        self.dispatch.retry_waitlists_soon();
+        self.queue.mark_ring(agent_ref.ring);
     }
 
     /// Takes back the jobs of an agent that has ended.
@@ -90,13 +82,13 @@ impl Scheduler {
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(vertex, agent, end);
-            } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
-                self.defer(vertex, Dispatch::wait_after_try);
+            } else if is_present && agent.deferrals >= self.queue.vertex(vertex).pending {
+                self.defer(vertex, Queue::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
-                self.defer(vertex, Dispatch::wait_for_destination);
+                self.defer(vertex, Queue::wait_for_destination);
             } else {
-                self.dispatch.set_due_first(&mut self.queue, self.shell.now, vertex);
-                self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
+                self.queue.set_due_first(self.cx.now, vertex);
+                self.queue.watch_expiry(self.cx.now, vertex);
             }
         }
     }
@@ -104,175 +96,35 @@ impl Scheduler {
     /// Defers a job because its agent has died.
     fn defer_interrupted_job(&mut self, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
-        self.queue.status_unreported(
-            &self.mode,
-            &self.settings,
-            &mut self.shell,
-            present_attempt(agent),
-            vertex,
-            &text,
-        );
+        self.queue.status_unreported(&mut self.cx, present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
-            let thread = self.queue.vertices[vertex].thread;
-            self.queue.threads[thread].consecutive_deaths =
-                self.queue.threads[thread].consecutive_deaths.saturating_add(1);
+            let thread = self.queue.vertex(vertex).thread;
+            self.queue.count_death(thread);
             // A report of the agent is worth more than this diagnosis.
-            if !self.queue.vertices[vertex].reported {
+            if !self.queue.vertex(vertex).reported {
                 self.queue.count_attempt(vertex);
-                self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+                self.queue.set_diagnosis(vertex, &text);
             }
         }
-        self.defer(vertex, Dispatch::wait_after_try);
+        self.defer(vertex, Queue::wait_after_try);
     }
 
     /// Defers everything due in a thread, because its agents die.
     fn defer_due(&mut self, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        self.queue.threads[thread].consecutive_deaths = 0;
+        self.queue.forget_deaths(thread);
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,
-            at: self.shell.now,
+            at: self.cx.now,
             diagnosis: Some(diagnosis.clone()),
         };
         let known = Unreachable {
-            until: self.shell.now,
+            until: self.cx.now,
             reason: UnreachableReason::AgentsDie,
             cause: Some(Rc::new(cause)),
         };
-        self.block_thread(thread, known, DeferralNote::AgentsDie(diagnosis));
-    }
-}
-
-impl Dispatch {
-    /// Sets the timer of an agent to its deadline.
-    ///
-    /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
-    /// change of the timer.
-    pub(crate) fn settle_agent(&mut self, queue: &mut Queue, shell: &mut Shell, agent: AgentId) {
-        let timer = self.agents[agent].timer;
-        let deadline = self.agent_deadline(&self.agents[agent]);
-        let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
-        if let Some(deadline) = earlier {
-            if let Some(timer) = timer {
-                shell.timers.cancel(timer, Timer::Agent(agent));
-            }
-            self.agents[agent].timer = Some(deadline);
-            shell.timers.add(deadline, Timer::Agent(agent));
-        }
-        // An agent that takes no more work leaves room for another one.
-        if let Some(thread) = self.agents[agent].thread {
-            queue.threads.mark(thread);
-        }
-    }
-
-    pub(crate) fn agent_timer(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
-        let Some(agent_ref) = self.agents.get_mut(agent) else {
-            return;
-        };
-        agent_ref.timer = None;
-        let state = agent_ref.state();
-        self.agents.mark(agent);
-        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > shell.now) {
-            return;
-        }
-        match state {
-            AgentState::Idle(since) => self.idle_agent_timer(shell, agent, since),
-            AgentState::Killed | AgentState::ExitedMidJob => {}
-            _ => self.kill_agent(queue, shell, agent),
-        }
-    }
-
-    fn kill_agent(&mut self, queue: &Queue, shell: &mut Shell, agent: AgentId) {
-        let silent = shell.now.seconds_since(self.agents[agent].progress_at);
-        let name = self.name_of_agent(queue, &self.agents[agent]);
-        shell.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
-        self.stop_agent(shell, agent, StopMode::Kill);
-    }
-
-    fn log_end(&self, queue: &Queue, shell: &mut Shell, agent: &Agent, end: &AgentEnd) {
-        let was_stopped = matches!(agent.state(), AgentState::Stopping(_));
-        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
-        let level = match agent.jobs().count() {
-            0 if expected => Level::Debug,
-            // The unfinished jobs of an agent that was told to end go to another one.
-            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
-            1.. if has_stopped(agent, end) => Level::Info,
-            _ => Level::Warn,
-        };
-        let (name, said) = (self.name_of_agent(queue, agent), agent.stray_lines.in_parentheses());
-        let suppressed = agent.log_limiter.suppressed();
-        shell.log(level, format!("{name} {end}{said}{suppressed}"));
-    }
-
-    /// Returns when an agent must be checked, if it does nothing before.
-    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
-        let clause = &self.rings[agent.ring].clause;
-        match agent.state() {
-            AgentState::Parking if agent.pinged.is_some() => {
-                Some(agent.progress_at + clause.agent_timeout.min(MAX_PING_TIME))
-            }
-            AgentState::Starting | AgentState::Working | AgentState::Parking => {
-                Some(agent.progress_at + clause.agent_timeout)
-            }
-            AgentState::Idle(since) => {
-                let end = self.idle_end(agent, since);
-                let ping = clause.idle_ping.map(|time| since.max(agent.progress_at) + time);
-                Some(ping.map_or(end, |ping| ping.min(end)))
-            }
-            AgentState::Stopping(since) if agent.jobs().next().is_none() => {
-                Some(since.max(agent.progress_at) + MAX_STOP_TIME)
-            }
-            // It may take long over its jobs while it makes progress.
-            AgentState::Stopping(since) => {
-                Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
-            }
-            AgentState::Killed | AgentState::ExitedMidJob => None,
-        }
-    }
-
-    /// Records that an agent's process has ended in mid-job.
-    ///
-    /// Its child processes may still finish the job.
-    pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
-        if self.agents.get(agent).is_some_and(Agent::is_alive) {
-            self.agents.set_state(agent, AgentState::ExitedMidJob);
-        }
-    }
-
-    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
-        self.leave_pool(id, agent.state(), agent.ring);
-        self.agents.counts.remove(id, &mut self.rings[agent.ring]);
-        if self.rings[agent.ring].agents == 0 {
-            self.restart_ring_wait(now, agent.ring);
-        }
-    }
-}
-
-impl Queue {
-    /// Clears the locks of a dead agent: they would exclude its successor.
-    fn clear_locks(&self, shell: &mut Shell, agent: &Agent) {
-        let Some(pid) = agent.pid else {
-            return;
-        };
-        for vertex in agent.jobs() {
-            let message = &self.messages[self.vertices[vertex].message];
-            let is_finished = self.vertices[vertex].state == VertexState::Finished;
-            if !is_finished || message.is_partial {
-                shell.act(Action::ClearLocks { name: message.name.clone(), pid });
-            }
-        }
-    }
-
-    /// Returns true if a job not begun must wait.
-    ///
-    /// It must if its host may not be tried, its message is kept, or an operator has removed it.
-    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
-        let vertex = &self.vertices[vertex];
-        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
-        let is_blocked = known.is_some_and(|known| known.reason.is_firm());
-        let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
-        is_blocked || has_fate || self.messages[vertex.message].is_kept()
+        self.queue.block_thread(&mut self.cx, thread, known, DeferralNote::AgentsDie(diagnosis));
     }
 }
 
@@ -286,7 +138,7 @@ fn ended_unasked(agent: &Agent) -> bool {
 /// What it leaves then needs no diagnosis. It must exit with status 0, and must have been told to
 /// end or have finished a recipient before. Without the last condition a broken program that takes
 /// jobs and exits could be started again and again.
-fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
+pub(crate) fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
     let may_stop = match agent.state() {
         AgentState::Stopping(_) => true,
         AgentState::Killed => false,

@@ -3,12 +3,10 @@
 //! The status words are those of `man/transport-agent.7`.
 
 use crate::Scheduler;
-use crate::dispatch::window::DeliverySignal;
-use crate::dispatch::{AgentId, Dispatch};
-use crate::operator::order::PendingOrders;
+use crate::context::Context;
+use crate::dispatch::AgentId;
 use crate::outcome::notes::{NoteContent, Notes};
-use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
-use crate::shell::Shell;
+use crate::queue::{Diagnosis, MessageId, Queue, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -41,17 +39,23 @@ impl Scheduler {
             let text = format!("reports about {}, which is gone from the spool", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         }
-        let Some(message) = self.queue.messages.find(report.number) else {
+        let Some(message) = self.queue.messages().find(report.number) else {
             let text = format!("reports about {}, which is not loaded", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         };
         let Some(recipient) = self.find_recipient(agent, message, report.offset) else {
-            let id = self.queue.messages[message].spool_id();
+            let id = self.queue.message(message).spool_id();
             let text = format!("reports about offset {} of {id}: no such recipient", report.offset);
             return self.log_about_agent(agent, Level::Info, text);
         };
         self.count_report(agent, recipient, report);
-        self.status_of_report(agent, recipient.vertex(), report);
+        self.dispatch.status_of_report(
+            &mut self.queue,
+            &mut self.cx,
+            agent,
+            recipient.vertex(),
+            report,
+        );
         match report.status {
             ReportStatus::Ok
             | ReportStatus::Ok2
@@ -60,17 +64,27 @@ impl Scheduler {
             | ReportStatus::Error2 => self.recipient_ended(recipient, report),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
                 let diagnosis = diagnosis_of(report);
-                self.recipient_deferred(agent, recipient.vertex(), &diagnosis);
+                self.queue.recipient_deferred(
+                    &mut self.cx,
+                    self.dispatch.agents()[agent].pid,
+                    recipient.vertex(),
+                    &diagnosis,
+                );
                 self.record_deferral(recipient, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
                 // Its diagnosis is also that of the loaded recipients.
-                self.destination_deferred(agent, recipient.vertex(), report);
+                self.queue.destination_deferred(
+                    &mut self.cx,
+                    self.dispatch.agents()[agent].pid,
+                    recipient.vertex(),
+                    report,
+                );
                 if let ReportedRecipient::Unloaded(job) = recipient {
                     self.admission.defer_unloaded(
                         &mut self.queue,
                         &self.dispatch,
-                        &mut self.shell,
+                        &mut self.cx,
                         job,
                         &diagnosis_of(report),
                     );
@@ -88,28 +102,15 @@ impl Scheduler {
         report: &RecipientReport<'_>,
     ) {
         let vertex = recipient.vertex();
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.apply_clock_step(&mut self.shell, thread);
-        let thread_ref = &mut self.queue.threads.pool_mut()[thread];
-        thread_ref.consecutive_deaths = 0;
-        thread_ref.attempts = thread_ref.attempts.saturating_add(1);
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.shell.now;
-        agent_ref.signal = agent_ref.signal.max(match report.status {
-            ReportStatus::DeferAll => DeliverySignal::Failure,
-            ReportStatus::Unknown => DeliverySignal::Nothing,
-            _ => DeliverySignal::Answer,
-        });
+        let thread = self.queue.vertex(vertex).thread;
+        self.queue.count_report(&mut self.cx, thread);
         let is_loaded = matches!(recipient, ReportedRecipient::Loaded(_));
-        match report.status.tag() {
-            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
-            _ if is_loaded && agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
-            _ => {}
-        }
-        self.learn_relay_of_report(thread, report.notary);
+        let loaded = is_loaded.then_some(vertex);
+        self.dispatch.count_report(self.cx.now, agent, loaded, report.status);
+        self.dispatch.learn_relay_of_report(&mut self.queue, &mut self.cx, thread, report.notary);
         self.queue.count_attempt(vertex);
-        if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
-            self.queue.watch_expiry(&self.dispatch, self.shell.now, vertex);
+        if is_loaded && self.queue.vertex(vertex).state != VertexState::Fed {
+            self.queue.watch_expiry(self.cx.now, vertex);
         }
     }
 
@@ -118,12 +119,16 @@ impl Scheduler {
         self.recipient_answered(recipient.vertex(), report);
         let failed = report.status.tag() == Tag::Failed;
         match recipient {
-            ReportedRecipient::Loaded(vertex) => {
-                self.finish_recipient(vertex, report.offset, report.status.word(), failed)
-            }
+            ReportedRecipient::Loaded(vertex) => self.queue.finish_recipient(
+                &mut self.cx,
+                vertex,
+                report.offset,
+                report.status.word(),
+                failed,
+            ),
             ReportedRecipient::Unloaded(vertex) => self.admission.finish_unloaded(
                 &mut self.queue,
-                &mut self.shell,
+                &mut self.cx,
                 vertex,
                 report,
                 failed,
@@ -140,7 +145,7 @@ impl Scheduler {
             ReportedRecipient::Unloaded(vertex) => self.admission.defer_unloaded(
                 &mut self.queue,
                 &self.dispatch,
-                &mut self.shell,
+                &mut self.cx,
                 vertex,
                 &diagnosis,
             ),
@@ -157,7 +162,7 @@ impl Scheduler {
         offset: u32,
     ) -> Option<ReportedRecipient> {
         let has_recipient = |vertex: &VertexId| {
-            let vertex = &self.queue.vertices[*vertex];
+            let vertex = self.queue.vertex(*vertex);
             vertex.state != VertexState::Finished
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
@@ -171,49 +176,46 @@ impl Scheduler {
             return loaded
                 .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
-        let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
-        let vertices = &self.queue.messages[message].vertices;
+        let present_job = self.dispatch.agents()[agent].jobs().next().filter(has_recipient);
+        let vertices = &self.queue.message(message).vertices;
         let vertex =
-            present_job.or_else(|| vertices.iter(&self.queue.vertices).find(has_recipient));
+            present_job.or_else(|| vertices.iter(self.queue.vertices()).find(has_recipient));
         vertex.map(ReportedRecipient::Loaded)
     }
 
     /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
     fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
-        let message = self.queue.vertices[vertex].message;
+        let message = self.queue.vertex(vertex).message;
         match report.status {
             ReportStatus::Ok => self.notes.note_report(
                 &mut self.queue,
-                &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report,
                 OutcomeKind::Success,
             ),
             ReportStatus::Error => self.notes.note_report(
                 &mut self.queue,
-                &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report,
                 OutcomeKind::Failure,
             ),
             // The agent has written the `d` line.
             ReportStatus::Ok2 | ReportStatus::Error2 => {
-                self.queue.messages[message].owes_report = true
+                self.queue.message_mut(message).owes_report = true
             }
             _ => {}
         }
         if report.status.tag() == Tag::Failed {
             self.notes.mark_failed_alternative(
                 &mut self.queue,
-                &mut self.orders,
-                &mut self.shell,
+                &mut self.cx,
                 message,
                 report.offset,
             );
         }
-        self.host_answered(self.queue.vertices[vertex].thread);
+        self.queue.host_answered(&mut self.cx, self.queue.vertex(vertex).thread);
     }
 
     /// Logs a report without a known result; an earlier diagnosis stays.
@@ -223,8 +225,8 @@ impl Scheduler {
         recipient: ReportedRecipient,
         report: &RecipientReport<'_>,
     ) {
-        let vertex = &self.queue.vertices[recipient.vertex()];
-        let id = self.queue.messages[vertex.message].spool_id();
+        let vertex = self.queue.vertex(recipient.vertex());
+        let id = self.queue.message(vertex.message).spool_id();
         let log = format!("reports about offset {} of {id}: unknown status word", report.offset);
         let text = "the agent reported an unknown status";
         let known = vertex.diagnosis.clone();
@@ -234,24 +236,11 @@ impl Scheduler {
     }
 }
 
-impl Dispatch {
-    /// Returns true if an agent's report is about a forgotten message.
-    ///
-    /// Its reports about the number are then not about a message that was given the number since.
-    fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
-        self.agents[agent].jobs().any(|vertex| {
-            let message = &queue.messages[queue.vertices[vertex].message];
-            message.is_forgotten && message.name.number() == number
-        })
-    }
-}
-
 impl Notes {
     fn note_report(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         report: &RecipientReport<'_>,
         occasion: OutcomeKind,
@@ -262,32 +251,7 @@ impl Notes {
             notary: report.notary.into(),
             text: report.message.into(),
         };
-        self.note(queue, orders, shell, message, content);
-    }
-}
-
-impl Queue {
-    /// Counts a report, and the job if it is the first one in it.
-    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        let vertex_ref = &mut self.vertices[vertex];
-        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
-        if std::mem::replace(&mut vertex_ref.is_counted, true) {
-            return;
-        }
-        self.change_vertex(vertex, |vertex| {
-            vertex.attempts = vertex.attempts.saturating_add(1);
-            vertex.tried = true;
-            if vertex.after_job == AfterJob::OneMoreTry {
-                vertex.after_job = AfterJob::Usual;
-            }
-        });
-    }
-
-    /// Stores the diagnosis of a recipient that is not finished.
-    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
-        let vertex = &mut self.vertices[vertex];
-        vertex.diagnosis = Some(diagnosis);
-        vertex.reported = true;
+        self.note(queue, cx, message, content);
     }
 }
 

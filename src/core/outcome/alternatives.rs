@@ -4,15 +4,11 @@
 //! core only has the file read again after a failure, when the failure is on disk and no agent
 //! works on the message. A message does not leave the spool before.
 
-use crate::action::Action;
+use crate::Scheduler;
 use crate::admission::Admission;
-use crate::operator::order::PendingOrders;
-use crate::outcome::notes::NoteContent;
-use crate::outcome::notes::Notes;
+use crate::context::Context;
+use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{MessageId, Queue, VertexId};
-use crate::shell::Shell;
-use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
 use std::collections::BTreeSet;
 use zsched_spool::Arrival;
@@ -24,10 +20,10 @@ impl Scheduler {
     /// An agent may have taken one since it was added: one of an earlier scheduler, or one with
     /// another job for that host. Its outcome is read when that agent is done.
     pub(crate) fn queue_alternatives(&mut self, message: MessageId, mut arrival: Arrival) {
-        let message_ref = &mut self.queue.messages[message];
+        let message_ref = self.queue.message_mut(message);
         let (known, last) = (message_ref.last_recipient, arrival.last_recipient);
         if arrival.locked.iter().any(|offset| *offset > known) {
-            return self.queue.retry_alternatives(&self.settings, &mut self.shell, message);
+            return self.queue.retry_alternatives(&mut self.cx, message);
         }
         message_ref.last_recipient = known.max(last);
         message_ref.has_alternatives = arrival.has_alternatives;
@@ -40,15 +36,15 @@ impl Scheduler {
             return;
         }
         let added: usize = arrival.groups.iter().map(|group| group.offsets.len()).sum();
-        let id = self.queue.messages[message].spool_id();
-        self.shell
+        let id = self.queue.message(message).spool_id();
+        self.cx
             .log(Level::Info, format!("{id}: {added} alternatives of failed recipients are tried"));
         let before: BTreeSet<VertexId> = self.queue.vertex_ids_of(message).into_iter().collect();
         self.queue_chunk(message, &arrival);
         for vertex in self.queue.vertex_ids_of(message) {
             if !before.contains(&vertex) {
-                self.queue.count_delay_notices(&self.dispatch, vertex, self.shell.now);
-                self.dispatch.enqueue_vertex(&self.queue, self.shell.now, vertex);
+                self.queue.count_delay_notices(vertex, self.cx.now);
+                self.queue.enqueue_vertex(self.cx.now, vertex);
             }
         }
         self.apply_removal_order(message);
@@ -60,14 +56,13 @@ impl Notes {
     pub(crate) fn mark_failed_alternative(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         offset: u32,
     ) {
-        if queue.messages[message].has_alternatives {
+        if queue.message(message).has_alternatives {
             let content = NoteContent::without_text(vec![offset], OutcomeKind::FailedAlternative);
-            self.note(queue, orders, shell, message, content);
+            self.note(queue, cx, message, content);
         }
     }
 }
@@ -77,43 +72,14 @@ impl Admission {
     pub(crate) fn settle_alternatives(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
-        let message_ref = &queue.messages[message];
+        let message_ref = queue.message(message);
         let is_at_work = message_ref.notes > 0 || message_ref.jobs > 0 || message_ref.is_rereading;
         if message_ref.wants_alternative && !is_at_work && !message_ref.is_removing {
-            queue.messages[message].wants_alternative = false;
-            self.request_reread(queue, shell, message);
+            queue.message_mut(message).wants_alternative = false;
+            self.request_reread(queue, cx, message);
         }
-    }
-}
-
-impl Queue {
-    /// The control file could not be read again: that is repeated if there are alternatives.
-    pub(crate) fn retry_alternatives(
-        &mut self,
-        settings: &Settings,
-        shell: &mut Shell,
-        message: MessageId,
-    ) {
-        if self.messages[message].has_alternatives {
-            self.messages[message].is_rereading = true;
-            let again = shell.now + settings.failed_write;
-            shell.timers.add(again, Timer::ReadAgain(message));
-        }
-    }
-
-    /// Reads a control file again after a failed attempt.
-    pub(crate) fn read_again_timer(&self, shell: &mut Shell, message: MessageId) {
-        // The message may be gone, and its number that of another one, which is read twice then.
-        let message_ref = self.messages.get(message);
-        if let Some(message) = message_ref.filter(|message| message.is_rereading) {
-            shell.act(Action::ReadAgain(message.name.clone()));
-        }
-    }
-
-    fn vertex_ids_of(&self, message: MessageId) -> Vec<VertexId> {
-        self.messages[message].vertices.to_vec(&self.vertices)
     }
 }

@@ -1,5 +1,6 @@
 //! What the reports of agents mean, and the end of an agent.
 
+mod agent_said;
 pub mod agent_report;
 
 pub mod agent_exit;

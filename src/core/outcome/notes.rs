@@ -3,13 +3,13 @@
 //! A message stays in the spool until each note about it is on disk. A note that cannot be written
 //! (a full disk) is written again until it can.
 
+use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
-use crate::operator::order::PendingOrders;
+use crate::context::Context;
+use crate::operator::order::OrderTicket;
 use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 use zsched_format::log_limiter::LogLimiter;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::note::OutcomeKind;
 
 /// What a note says about recipients.
@@ -38,19 +38,21 @@ impl NoteContent {
 impl Scheduler {
     /// Requests a note about recipients of a message.
     pub(crate) fn request_note(&mut self, message: MessageId, content: NoteContent) {
-        self.notes.note(&mut self.queue, &mut self.orders, &mut self.shell, message, content);
+        self.notes.note(&mut self.queue, &mut self.cx, message, content);
     }
 }
 
 /// Notes that are not on disk yet.
 #[derive(Serialize, Deserialize)]
 pub struct Notes {
-    pub unwritten: BTreeMap<NoteTicket, Note>,
+    unwritten: BTreeMap<NoteTicket, Note>,
+    /// Orders that are answered when these notes are written.
+    orders: BTreeMap<NoteTicket, OrderTicket>,
     last_ticket: NoteTicket,
     /// Limits the log lines about failed writes: one in each interval of retries.
     ///
     /// Otherwise a full disk would fill the log, with a line for each message.
-    pub failure_log: LogLimiter<Timestamp>,
+    failure_log: LogLimiter<Timestamp>,
     /// The last failed write or removal, until it succeeds: the message's number, and the error.
     #[serde(skip)]
     last_failure: Option<(u64, String)>,
@@ -60,7 +62,13 @@ impl Notes {
     /// Creates a state without notes. A failed write is tried again after `retry_interval`.
     pub fn new(retry_interval: Duration) -> Notes {
         let failure_log = LogLimiter::new(1, retry_interval);
-        Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log, last_failure: None }
+        Notes {
+            unwritten: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            last_ticket: 0,
+            failure_log,
+            last_failure: None,
+        }
     }
 
     /// Panics if a message waits for more or fewer notes than are unwritten.
@@ -70,9 +78,9 @@ impl Notes {
             assert_eq!(note.ticket, *ticket, "a note under another ticket");
             *unwritten.entry(note.name.number()).or_default() += 1;
         }
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let number = message.name.number();
-            let is_named = queue.messages.find(number) == Some(id);
+            let is_named = queue.messages().find(number) == Some(id);
             let notes = if is_named { unwritten.remove(&number) } else { None };
             assert_eq!(message.notes, notes.unwrap_or_default(), "{}: notes", message.name);
         }
@@ -83,39 +91,61 @@ impl Notes {
     pub(crate) fn note(
         &mut self,
         queue: &mut Queue,
-        orders: &mut PendingOrders,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
         content: NoteContent,
     ) {
         let NoteContent { offsets, occasion, notary, text } = content;
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        let name = queue.messages[message].name.clone();
-        let note = Note { ticket, name, offsets, occasion, time: shell.now, notary, message: text };
-        queue.messages[message].notes += 1;
+        let name = queue.message(message).name.clone();
+        let note = Note { ticket, name, offsets, occasion, time: cx.now, notary, message: text };
+        queue.message_mut(message).notes += 1;
         self.unwritten.insert(ticket, note.clone());
-        orders.attach_note_to_order(ticket);
-        shell.act(Action::Note(note));
+        self.orders.extend(cx.add_order_part().map(|order| (ticket, order)));
+        cx.act(Action::Note(note));
     }
 
-    pub(crate) fn write_note_again(&self, shell: &mut Shell, ticket: NoteTicket) {
+    /// Forgets the notes about a message. Returns the orders that waited for them.
+    pub(crate) fn forget(&mut self, number: u64) -> Vec<OrderTicket> {
+        let of_message = self.unwritten.iter().filter(|(_, note)| note.name.number() == number);
+        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
+        of_message.iter().for_each(|ticket| drop(self.unwritten.remove(ticket)));
+        self.write_succeeded(number);
+        of_message.into_iter().filter_map(|ticket| self.take_order(ticket)).collect()
+    }
+
+    /// Returns true if notes are not on disk yet.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Moves all times, because the clock was set.
+    pub(crate) fn shift(&mut self, step: ClockStep) {
+        self.failure_log.shift(step);
+    }
+
+    /// The order that waits for a note, which waits no longer.
+    pub(crate) fn take_order(&mut self, ticket: NoteTicket) -> Option<OrderTicket> {
+        self.orders.remove(&ticket)
+    }
+
+    /// The orders that wait for notes, once for each note.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = OrderTicket> {
+        self.orders.values().copied()
+    }
+
+    pub(crate) fn write_note_again(&self, cx: &mut Context, ticket: NoteTicket) {
         if let Some(note) = self.unwritten.get(&ticket).cloned() {
-            shell.act(Action::Note(note));
+            cx.act(Action::Note(note));
         }
     }
 
     /// Keeps a write error, and logs it unless the limit is reached.
-    pub(crate) fn write_failed(
-        &mut self,
-        settings: &Settings,
-        shell: &mut Shell,
-        number: u64,
-        text: String,
-    ) {
-        if let Some(suppressed) = self.failure_log.permit(shell.now) {
-            let wait = settings.failed_write.as_secs_f32();
-            shell.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
+    pub(crate) fn write_failed(&mut self, cx: &mut Context, number: u64, text: String) {
+        if let Some(suppressed) = self.failure_log.permit(cx.now) {
+            let wait = cx.settings.failed_write.as_secs_f32();
+            cx.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }
         self.last_failure = Some((number, text));
     }
@@ -135,7 +165,7 @@ impl Scheduler {
         let wrote = match outcome {
             Ok(wrote) => wrote,
             Err(ErrorKind::NotFound) => {
-                self.shell.log(
+                self.cx.log(
                     Level::Error,
                     format!("{name}: the control file is gone, and with it a diagnostic"),
                 );
@@ -143,24 +173,27 @@ impl Scheduler {
             }
             Err(error) => {
                 self.notes.write_failed(
-                    &self.settings,
-                    &mut self.shell,
+                    &mut self.cx,
                     name.number(),
                     format!("{name}: cannot write a diagnostic: {error}"),
                 );
-                self.orders.order_note_failed(&mut self.shell, ticket, error);
+                if let Some(order) = self.notes.take_order(ticket) {
+                    self.orders.finish_order_part(&mut self.cx, order, Some(error));
+                }
                 return self
-                    .shell
+                    .cx
                     .timers
-                    .add(self.shell.now + self.settings.failed_write, Timer::Note(ticket));
+                    .add(self.cx.now + self.cx.settings.failed_write, Timer::Note(ticket));
             }
         };
         self.notes.write_succeeded(name.number());
         self.notes.unwritten.remove(&ticket);
-        self.orders.order_note_done(&mut self.shell, ticket);
-        if let Some(message) = self.queue.messages.find(name.number()) {
-            self.queue.messages[message].notes -= 1;
-            self.queue.messages[message].owes_report |= wrote;
+        if let Some(order) = self.notes.take_order(ticket) {
+            self.orders.finish_order_part(&mut self.cx, order, None);
+        }
+        if let Some(message) = self.queue.messages().find(name.number()) {
+            self.queue.message_mut(message).notes -= 1;
+            self.queue.message_mut(message).owes_report |= wrote;
         }
     }
 }

@@ -6,11 +6,11 @@
 use crate::Scheduler;
 use crate::action::{Action, StatusVerdict};
 use crate::admission::Admission;
+use crate::context::Context;
 use crate::dispatch::AgentId;
 use crate::event::RereadResult;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::{MessageId, Queue, VertexId, VertexState};
-use crate::shell::Shell;
 use log::Level;
 use std::collections::HashSet;
 use std::io;
@@ -25,35 +25,35 @@ impl Scheduler {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
-        let Some(message) = number.and_then(|number| self.queue.messages.find(number)) else {
+        let Some(message) = number.and_then(|number| self.queue.messages().find(number)) else {
             return;
         };
-        let present: Option<VertexId> = self.dispatch.agents[agent].jobs().next();
+        let present: Option<VertexId> = self.dispatch.agents()[agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
-            self.queue.vertices[vertex].state != VertexState::Finished
-                && self.queue.vertices[vertex].message == message
+            self.queue.vertex(vertex).state != VertexState::Finished
+                && self.queue.vertex(vertex).message == message
         });
         if is_present {
-            self.dispatch.agents[agent].found_nothing = true;
+            self.dispatch.found_nothing(agent);
         } else {
-            self.admission.request_reread(&mut self.queue, &mut self.shell, message);
+            self.admission.request_reread(&mut self.queue, &mut self.cx, message);
         }
     }
 
     pub(crate) fn read_again(&mut self, number: u64, outcome: RereadResult) {
-        let is_awaited = |message: &MessageId| self.queue.messages[*message].is_rereading;
-        let Some(message) = self.queue.messages.find(number).filter(is_awaited) else {
+        let is_awaited = |message: &MessageId| self.queue.message(*message).is_rereading;
+        let Some(message) = self.queue.messages().find(number).filter(is_awaited) else {
             return;
         };
-        self.queue.messages[message].is_rereading = false;
+        self.queue.message_mut(message).is_rereading = false;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.reconcile_with_disk(message, arrival),
             Some(Err(error)) => {
-                let id = self.queue.messages[message].spool_id();
+                let id = self.queue.message(message).spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
-                self.shell.log(Level::Error, text);
-                self.queue.retry_alternatives(&self.settings, &mut self.shell, message);
+                self.cx.log(Level::Error, text);
+                self.queue.retry_alternatives(&mut self.cx, message);
             }
         }
     }
@@ -71,7 +71,7 @@ impl Scheduler {
         let (level, text) = match outcome {
             // The files were deleted, and a router has used the number again.
             RereadResult::Read(arrival)
-                if arrival.modified != self.queue.messages[message].modified =>
+                if arrival.modified != self.queue.message_mut(message).modified =>
             {
                 let text = "another message has its number now; forgotten, the other will be found";
                 (Level::Warn, text.to_string())
@@ -83,42 +83,43 @@ impl Scheduler {
             }
             RereadResult::Failed(error) => return Some(Err(error)),
         };
-        let id = self.queue.messages[message].spool_id();
-        self.shell.log(level, format!("{id}: {text}"));
+        let id = self.queue.message(message).spool_id();
+        self.cx.log(level, format!("{id}: {text}"));
         self.forget(message);
         None
     }
 
     fn reconcile_with_disk(&mut self, message: MessageId, arrival: Arrival) {
-        self.queue.messages[message].owes_report |= arrival.report_due;
-        self.queue.messages[message].has_undeliverable_lines |=
+        self.queue.message_mut(message).owes_report |= arrival.report_due;
+        self.queue.message_mut(message).has_undeliverable_lines |=
             arrival.first_undeliverable.is_some();
-        self.queue.messages[message].failed = arrival.failed;
+        self.queue.message_mut(message).failed = arrival.failed;
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
         let mut finished = 0;
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+        for vertex in self.queue.vertices_of(message) {
             // The agent that has it will report.
-            if self.queue.vertices[vertex].state == VertexState::Fed {
+            if self.queue.vertex(vertex).state == VertexState::Fed {
                 continue;
             }
-            let mut gone = self.queue.vertices[vertex].recipients.pending();
+            let mut gone = self.queue.vertex(vertex).recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.record_status(
+            self.queue.status(
+                &mut self.cx,
                 vertex,
                 StatusChange::without_attempt(&gone, StatusVerdict::FinishedElsewhere, text),
             );
             finished += gone.len();
             for offset in gone {
-                self.drop_recipient(vertex, offset);
+                self.queue.drop_recipient(&mut self.cx, vertex, offset);
             }
         }
         let (id, left) =
-            (self.queue.messages[message].spool_id(), self.queue.messages[message].pending);
+            (self.queue.message(message).spool_id(), self.queue.message(message).pending);
         let text = format!("{id}: read again: recipients finished: {finished}, left: {left}");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
-        self.shell.log(level, text);
+        self.cx.log(level, text);
         self.queue_alternatives(message, arrival);
     }
 }
@@ -130,28 +131,28 @@ impl Admission {
     pub(crate) fn request_reread(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
-        if self.restart_reading(queue, shell, message) {
+        if self.restart_reading(queue, cx, message) {
             return;
         }
-        let message = &mut queue.messages[message];
+        let message = queue.message_mut(message);
         if !message.is_rereading && !message.is_removing {
             message.is_rereading = true;
             let name = message.name.clone();
-            shell.act(Action::ReadAgain(name));
+            cx.act(Action::ReadAgain(name));
         }
     }
 
     /// Processes a change of a control file by an agent of an earlier scheduler.
     ///
     /// A partial message is read on when its recipients have their turn.
-    pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, shell: &mut Shell, number: u64) {
-        if let Some(message) = queue.messages.find(number)
-            && !queue.messages[message].is_partial
+    pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, cx: &mut Context, number: u64) {
+        if let Some(message) = queue.messages().find(number)
+            && !queue.message(message).is_partial
         {
-            self.request_reread(queue, shell, message);
+            self.request_reread(queue, cx, message);
         }
     }
 }

@@ -9,9 +9,9 @@
 
 use crate::Scheduler;
 use crate::action::{Action, SenderReportTicket};
+use crate::context::Context;
 use crate::query::view::View;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub enum SenderReportState {
 /// Messages whose reports are being sent.
 #[derive(Default, Serialize, Deserialize)]
 pub struct SenderReports {
-    /// Messages whose reports wait for the shell.
+    /// Messages whose reports wait for the cx.
     waiting: BTreeSet<MessageId>,
     /// Messages whose reports the shell has; none if the message was forgotten.
     at_work: BTreeMap<SenderReportTicket, Option<MessageId>>,
@@ -62,7 +62,7 @@ impl SenderReports {
 
     /// Panics if a message that owes a report waits for nothing.
     pub fn check(&self, queue: &Queue) {
-        for (id, message) in queue.messages.iter() {
+        for (id, message) in queue.messages().iter() {
             let is_requested = message.report == SenderReportState::Requested;
             assert_eq!(self.has(id), is_requested, "{}: report", message.name);
             let has_failed = message.report == SenderReportState::Failed;
@@ -81,53 +81,48 @@ impl SenderReports {
     pub(crate) fn sends_report_now(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) -> bool {
-        let message_ref = &queue.messages[message];
+        let message_ref = queue.message(message);
         let is_owed = message_ref.owes_report
             && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
         if is_owed {
-            self.request_report(queue, shell, message);
+            self.request_report(queue, cx, message);
         }
-        queue.messages[message].report != SenderReportState::None
+        queue.message(message).report != SenderReportState::None
     }
 
     /// The interval of a planned report is over, or a failed one is tried again.
-    pub(crate) fn report_timer(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        message: MessageId,
-    ) {
+    pub(crate) fn report_timer(&mut self, queue: &mut Queue, cx: &mut Context, message: MessageId) {
         // The message may be gone, and its number that of another one, which is reported early
         // then.
-        let report = queue.messages.get(message).map(|message| message.report);
+        let report = queue.messages().get(message).map(|message| message.report);
         if matches!(report, Some(SenderReportState::Planned | SenderReportState::Failed)) {
-            self.request_report(queue, shell, message);
+            self.request_report(queue, cx, message);
         }
     }
 
-    fn request_report(&mut self, queue: &mut Queue, shell: &mut Shell, message: MessageId) {
-        let message_ref = &mut queue.messages[message];
+    fn request_report(&mut self, queue: &mut Queue, cx: &mut Context, message: MessageId) {
+        let message_ref = queue.message_mut(message);
         message_ref.report = SenderReportState::Requested;
         // Lines that are written from now on may come too late for this report.
         message_ref.owes_report = false;
         self.failed.remove(&message);
         self.waiting.insert(message);
-        self.start_reports(queue, shell);
+        self.start_reports(queue, cx);
     }
 
-    fn start_reports(&mut self, queue: &Queue, shell: &mut Shell) {
+    fn start_reports(&mut self, queue: &Queue, cx: &mut Context) {
         while self.at_work.len() < MAX_REPORTS_AT_WORK
             && let Some(message) = self.waiting.pop_first()
         {
             self.last_ticket += 1;
             let ticket = self.last_ticket;
             self.at_work.insert(ticket, Some(message));
-            let message = &queue.messages[message];
+            let message = queue.message(message);
             let (name, is_finished) = (message.name.clone(), message.is_finished());
-            shell.act(Action::Report { ticket, name, is_finished });
+            cx.act(Action::Report { ticket, name, is_finished });
         }
     }
 }
@@ -135,7 +130,7 @@ impl SenderReports {
 impl Scheduler {
     /// Plans the report that a message owes, or requests it if the message is finished.
     pub(crate) fn settle_report(&mut self, message: MessageId) {
-        let message_ref = &self.queue.messages[message];
+        let message_ref = self.queue.message(message);
         let is_finished = message_ref.is_finished();
         let is_owed = message_ref.owes_report || (is_finished && message_ref.has_unnoted_failures);
         if !is_owed || message_ref.is_removing || message_ref.is_forgotten {
@@ -143,16 +138,16 @@ impl Scheduler {
         }
         match message_ref.report {
             SenderReportState::None | SenderReportState::Planned if is_finished => {
-                self.sender_reports.request_report(&mut self.queue, &mut self.shell, message);
+                self.sender_reports.request_report(&mut self.queue, &mut self.cx, message);
             }
             SenderReportState::None => {
-                let is_late = message_ref.notice_at().is_some_and(|time| time <= self.shell.now);
+                let is_late = message_ref.notice_at().is_some_and(|time| time <= self.cx.now);
                 let interval = match is_late {
                     true => Duration::ZERO,
-                    false => self.config.parameters.global_report_interval,
+                    false => self.cx.config.parameters.global_report_interval,
                 };
-                self.queue.messages[message].report = SenderReportState::Planned;
-                self.shell.timers.add(self.shell.now + interval, Timer::Report(message));
+                self.queue.message_mut(message).report = SenderReportState::Planned;
+                self.cx.timers.add(self.cx.now + interval, Timer::Report(message));
             }
             SenderReportState::Planned
             | SenderReportState::Requested
@@ -167,31 +162,31 @@ impl Scheduler {
         outcome: Result<UnreportedRest, ErrorKind>,
     ) {
         let message = self.sender_reports.at_work.remove(&ticket).flatten();
-        self.sender_reports.start_reports(&self.queue, &mut self.shell);
+        self.sender_reports.start_reports(&self.queue, &mut self.cx);
         let Some(message) = message else {
             return;
         };
-        let name = self.queue.messages[message].name.clone();
+        let name = self.queue.message(message).name.clone();
         match outcome {
             Ok(left) => {
                 self.notes.write_succeeded(name.number());
-                let message = &mut self.queue.messages[message];
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.owes_report |= left.lines;
                 message.has_unnoted_failures = left.unnoted_failures;
             }
             Err(ErrorKind::NotFound) => {
                 let text = format!("{name}: the message is gone, and with it a report");
-                self.shell.log(Level::Error, text);
-                let message = &mut self.queue.messages[message];
+                self.cx.log(Level::Error, text);
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.has_unnoted_failures = false;
             }
             Err(ErrorKind::InvalidData) => {
                 let text =
                     format!("{name}: the control file is malformed now: no report can be sent");
-                self.shell.log(Level::Error, text);
-                let message = &mut self.queue.messages[message];
+                self.cx.log(Level::Error, text);
+                let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
                 message.has_undeliverable_lines = true;
             }
@@ -203,14 +198,14 @@ impl Scheduler {
                     error => error.to_string(),
                 };
                 let text = format!("{name}: cannot put a report into router/: {why}");
-                self.notes.write_failed(&self.settings, &mut self.shell, name.number(), text);
+                self.notes.write_failed(&mut self.cx, name.number(), text);
                 self.sender_reports.failed.insert(message);
-                let message_ref = &mut self.queue.messages[message];
+                let message_ref = self.queue.message_mut(message);
                 message_ref.report = SenderReportState::Failed;
                 message_ref.owes_report = true;
-                self.shell
+                self.cx
                     .timers
-                    .add(self.shell.now + self.settings.failed_write, Timer::Report(message));
+                    .add(self.cx.now + self.cx.settings.failed_write, Timer::Report(message));
             }
         }
     }

@@ -65,7 +65,7 @@ impl AgeSurvey {
             }
             return false;
         };
-        let slots = scheduler.queue.vertices.slots();
+        let slots = scheduler.queue.vertices().slots();
         let end = seen.saturating_add(count).min(slots);
         (seen..end).for_each(|slot| self.count(scheduler, slot));
         self.vertices_seen = Some(end);
@@ -80,7 +80,7 @@ impl AgeSurvey {
     }
 
     fn add_row(&mut self, scheduler: &Scheduler, thread: ThreadId) {
-        let destination = scheduler.queue.threads[thread].destination.clone();
+        let destination = scheduler.queue.thread(thread).destination.clone();
         self.row_of.insert(thread, self.rows.len());
         let ages = vec![0; self.limits.len() + 1];
         self.rows.push((destination, AgeCounts { recipients: 0, ages }));
@@ -88,10 +88,10 @@ impl AgeSurvey {
 
     fn count(&mut self, scheduler: &Scheduler, slot: usize) {
         let queue = &scheduler.queue;
-        let Some(vertex) = queue.vertices.at(slot).map(|vertex| &queue.vertices[vertex]) else {
+        let Some(vertex) = queue.vertices().at(slot).map(|vertex| queue.vertex(vertex)) else {
             return;
         };
-        let thread = &queue.threads[vertex.thread];
+        let thread = queue.thread(vertex.thread);
         // The id may belong to another thread by now.
         let row = self.row_of.get(&vertex.thread).map(|row| &mut self.rows[*row]);
         let row = row.filter(|(destination, _)| *destination == thread.destination);
@@ -99,7 +99,7 @@ impl AgeSurvey {
         if vertex.state == VertexState::Finished || !is_counted {
             return;
         }
-        let age = self.now.seconds_since(queue.messages[vertex.message].modified);
+        let age = self.now.seconds_since(queue.message(vertex.message).modified);
         let place = self.limits.partition_point(|limit| *limit <= age);
         let recipients = u64::from(vertex.pending);
         for counts in row.into_iter().map(|(_, counts)| counts).chain([&mut self.total]) {

@@ -1,8 +1,7 @@
 //! Order of due vertices in a ring with jobs, for `mailq why`.
 
-use crate::dispatch::jobs;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{MessageId, VertexState};
+use crate::queue::{MessageId, VertexState, jobs};
 use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
 
@@ -30,8 +29,8 @@ impl<'s> View<'s> {
     pub(super) fn rank_of(self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
         let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
-        let id = |message: MessageId| self.core.queue.messages[message].spool_id();
-        let job = jobs.rank(self.core.shell.now, vertex.message, id)?;
+        let id = |message: MessageId| self.core.queue.message(message).spool_id();
+        let job = jobs.rank(self.core.cx.now, vertex.message, id)?;
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
             id: message.spool_id(),

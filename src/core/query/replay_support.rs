@@ -10,13 +10,13 @@ impl<'s> View<'s> {
     ///
     /// `host` is the host in the job line. If there is none, the agent was started for the host.
     pub fn destination_of_job(self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
-        let ring = &self.core.dispatch.rings[self.core.dispatch.agents.get(agent)?.ring];
+        let ring = self.core.queue.ring(self.core.dispatch.agents().get(agent)?.ring);
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 
     /// All messages with their unfinished recipients, as new arrivals.
     pub fn arrivals(self) -> impl Iterator<Item = Arrival> + 's {
-        let queued = self.core.queue.messages.iter().filter(|(_, message)| !message.is_forgotten);
+        let queued = self.core.queue.messages().iter().filter(|(_, message)| !message.is_forgotten);
         queued.map(move |(id, message)| {
             let groups = self.vertices_of(message).map(|queued| Group {
                 channel: queued.thread.destination.channel().into(),
@@ -34,7 +34,7 @@ impl<'s> View<'s> {
                 report_due: message.owes_report,
                 delay_noted: None,
                 deliver_by: message.deliver_by(),
-                schedule: self.core.queue.messages.schedules.arrival_schedule(id),
+                schedule: self.core.queue.messages().schedules.arrival_schedule(id),
                 first_undeliverable: None,
                 has_alternatives: message.has_alternatives,
                 last_recipient: message.last_recipient,

@@ -7,8 +7,8 @@ use crate::queue::{MessageId, Thread};
 impl<'s> View<'s> {
     /// The reason for a message that no operator holds, with its details.
     pub(super) fn why_scheduled(self, message: MessageId) -> Why {
-        let messages = &self.core.queue.messages;
-        match messages.schedules.next_opening(message, self.core.shell.now) {
+        let messages = self.core.queue.messages();
+        match messages.schedules.next_opening(message, self.core.cx.now) {
             Some(at) if messages[message].is_scheduled => {
                 Why::Scheduled { at, window: messages.schedules.window(message) }
             }
@@ -19,7 +19,7 @@ impl<'s> View<'s> {
 
     /// The reason for a vertex of a message that is held back.
     pub(super) fn reason_of_held_back(self, message: MessageId) -> Reason {
-        match self.core.queue.messages[message].held {
+        match self.core.queue.message(message).held {
             true => Reason::Held,
             false => match self.why_scheduled(message) {
                 Why::Scheduled { at, .. } => Reason::Scheduled(at),
@@ -35,9 +35,9 @@ impl<'s> View<'s> {
     pub(super) fn waits_of_held_back(self, thread: &'s Thread) -> Vec<Wait<'s>> {
         let mut waits: Vec<Wait<'s>> = Vec::new();
         let mut counted = 0;
-        for vertex in thread.held_back.iter(&self.core.queue.vertices).take(MAX_COUNTED) {
+        for vertex in thread.held_back.iter(self.core.queue.vertices()).take(MAX_COUNTED) {
             counted += 1;
-            let first = &self.core.queue.vertices[vertex];
+            let first = self.core.queue.vertex(vertex);
             let why = self.why_held_back(first);
             match waits.iter_mut().find(|wait| wait.why.word() == why.word()) {
                 Some(wait) => {

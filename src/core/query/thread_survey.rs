@@ -69,12 +69,12 @@ impl ThreadSurvey {
         if self.is_over {
             return None;
         }
-        let vertices = scheduler.queue.vertices.slots();
+        let vertices = scheduler.queue.vertices().slots();
         if self.order == Some(SurveyOrder::Oldest) && self.vertices_seen < vertices {
             self.look_at_vertices(scheduler, count);
             return Some(Vec::new());
         }
-        let threads = scheduler.queue.threads.pool();
+        let threads = scheduler.queue.threads().pool();
         let end = self.threads_seen.saturating_add(count).min(threads.slots());
         let next = (self.threads_seen..end).filter_map(|slot| threads.at(slot));
         (self.threads_seen, self.is_over) = (end, end == threads.slots());
@@ -92,24 +92,24 @@ impl ThreadSurvey {
     }
 
     fn look_at_vertices(&mut self, scheduler: &Scheduler, count: usize) {
-        let end = (self.vertices_seen + count).min(scheduler.queue.vertices.slots());
+        let end = (self.vertices_seen + count).min(scheduler.queue.vertices().slots());
         self.oldest
-            .resize(self.oldest.len().max(scheduler.queue.threads.pool().slots()), LATEST_TIME);
+            .resize(self.oldest.len().max(scheduler.queue.threads().pool().slots()), LATEST_TIME);
         for place in self.vertices_seen..end {
-            let Some(vertex) = scheduler.queue.vertices.at(place) else {
+            let Some(vertex) = scheduler.queue.vertices().at(place) else {
                 continue;
             };
-            let vertex = &scheduler.queue.vertices[vertex];
+            let vertex = scheduler.queue.vertex(vertex);
             if vertex.state != VertexState::Finished {
                 let oldest = &mut self.oldest[vertex.thread.index()];
-                *oldest = (*oldest).min(scheduler.queue.messages[vertex.message].modified);
+                *oldest = (*oldest).min(scheduler.queue.message(vertex.message).modified);
             }
         }
         self.vertices_seen = end;
     }
 
     fn consider(&mut self, scheduler: &Scheduler, order: SurveyOrder, id: ThreadId) {
-        let thread = &scheduler.queue.threads[id];
+        let thread = scheduler.queue.thread(id);
         let value = match order {
             SurveyOrder::Backlog => i64::from(thread.recipients),
             SurveyOrder::Undelivered => i64::from(scheduler.view().undelivered_of(thread)),

@@ -5,22 +5,18 @@
 
 use crate::operator::order::Target;
 use crate::query::why::Reason;
-use crate::queue::{Destination, Queue};
+use crate::queue::{Destination, oldest};
 use crate::{AgentId, AgentState, Counters, Scheduler, Settings};
 use zsched_config::Parameters;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
 pub use crate::dispatch::agent::Agent;
-pub use crate::dispatch::ring::{Ring, RingId};
+pub use crate::dispatch::ring_agents::RingAgents;
 pub use crate::queue::message::Message;
+pub use crate::queue::ring::{Ring, RingId};
 pub use crate::queue::thread::{Thread, ThreadId};
 pub use crate::queue::vertex::{Vertex, VertexId, VertexState};
-
-/// Maximum number of messages of a thread examined for the oldest.
-///
-/// The others have usually come later.
-const MAX_MESSAGES_EXAMINED: usize = 10_000;
 
 /// A vertex, with what it belongs to.
 #[derive(Clone, Copy)]
@@ -123,12 +119,12 @@ impl Scheduler {
 impl<'s> View<'s> {
     /// The message of a number, unless it has left.
     pub fn message(self, number: u64) -> Option<&'s Message> {
-        self.core.queue.messages.find(number).map(|id| &self.core.queue.messages[id])
+        self.core.queue.messages().find(number).map(|id| self.core.queue.message(id))
     }
 
     /// The first message with this number or a higher one.
     pub fn message_at_or_after(self, number: u64) -> Option<&'s Message> {
-        self.core.queue.messages.at_or_after(number).map(|id| &self.core.queue.messages[id])
+        self.core.queue.messages().at_or_after(number).map(|id| self.core.queue.message(id))
     }
 
     /// Number of the message with this spool id or file name.
@@ -145,15 +141,15 @@ impl<'s> View<'s> {
 
     /// The vertices of a message.
     pub fn vertices_of(self, message: &Message) -> impl Iterator<Item = QueuedVertex<'s>> {
-        message.vertices.iter(&self.core.queue.vertices).filter_map(move |id| self.vertex(id))
+        message.vertices.iter(self.core.queue.vertices()).filter_map(move |id| self.vertex(id))
     }
 
     /// A vertex that is not finished.
     pub fn vertex(self, id: VertexId) -> Option<QueuedVertex<'s>> {
-        let vertex = self.core.queue.vertices.get(id)?;
+        let vertex = self.core.queue.vertices().get(id)?;
         let (message, thread) =
-            (&self.core.queue.messages[vertex.message], &self.core.queue.threads[vertex.thread]);
-        let aged_from = self.core.queue.messages.aged_from(vertex.message);
+            (self.core.queue.message(vertex.message), self.core.queue.thread(vertex.thread));
+        let aged_from = self.core.queue.messages().aged_from(vertex.message);
         let ring = self.ring_of(thread);
         let queued = QueuedVertex { id, vertex, message, thread, ring, aged_from };
         (vertex.state != VertexState::Finished).then_some(queued)
@@ -183,18 +179,18 @@ impl<'s> View<'s> {
 
     /// The thread of a channel and a host, both in lower case.
     pub fn thread_id(self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
-        self.core.queue.threads.find(channel, host)
+        self.core.queue.threads().find(channel, host)
     }
 
     /// A thread.
     pub fn thread(self, id: ThreadId) -> Option<&'s Thread> {
-        self.core.queue.threads.get(id)
+        self.core.queue.threads().get(id)
     }
 
     /// The vertices of a thread; none if the thread is gone.
     pub fn vertices_of_thread(self, thread: ThreadId) -> Vec<VertexId> {
-        let thread = self.core.queue.threads.get(thread);
-        thread.map_or(Vec::new(), |thread| thread.vertices(&self.core.queue.vertices).collect())
+        let thread = self.core.queue.threads().get(thread);
+        thread.map_or(Vec::new(), |thread| thread.vertices(self.core.queue.vertices()).collect())
     }
 
     /// When the first waiting vertex of a thread is due.
@@ -212,7 +208,7 @@ impl<'s> View<'s> {
     ///
     /// In a large thread only the first vertices of each list are examined.
     pub fn oldest_of(self, thread: &Thread) -> (Option<Timestamp>, usize) {
-        (self.core.queue.oldest_of(thread), thread.len().min(MAX_MESSAGES_EXAMINED))
+        (self.core.queue.oldest_of(thread), thread.len().min(oldest::MAX_MESSAGES_EXAMINED))
     }
 
     /// Number of recipients of a thread whose delivery has failed so far.
@@ -221,7 +217,8 @@ impl<'s> View<'s> {
     /// all of them.
     pub fn undelivered_of(self, thread: &Thread) -> u32 {
         let ring = self.ring_of(thread);
-        let has_agents = ring.clause.command.is_some() && ring.starts.failure.is_none();
+        let has_agents =
+            ring.clause.command.is_some() && self.ring_agents(thread.ring).starts.failure.is_none();
         match thread.retry.unreachable.is_none() && has_agents {
             true => thread.deferred,
             false => thread.recipients,
@@ -230,45 +227,53 @@ impl<'s> View<'s> {
 
     /// Maximum number of agents that may work on a thread.
     pub fn max_agents_of(self, thread: &Thread) -> u32 {
-        self.core.dispatch.max_thread(thread)
+        self.core.queue.max_thread(thread)
     }
 
     /// Maximum number of agents of a thread now, by what is known about its host.
     ///
     /// It comes with the name of its window, if that may be shared with other threads.
     pub fn window_of(self, thread: &Thread) -> (usize, Option<&'s [u8]>) {
-        let window = thread.window.map(|window| &self.core.dispatch.windows[window]);
-        (self.core.dispatch.window_size(thread), window.and_then(|window| window.name.as_deref()))
+        let window = thread.window.map(|window| &self.core.dispatch.windows()[window]);
+        (
+            self.core.dispatch.window_size(&self.core.queue, thread),
+            window.and_then(|window| window.name.as_deref()),
+        )
     }
 
     /// All rings, in the order of their ids.
     pub fn ring_ids(self) -> Vec<RingId> {
-        self.core.dispatch.rings.iter().map(|(ring, _)| ring).collect()
+        self.core.queue.rings().iter().map(|(ring, _)| ring).collect()
     }
 
     /// A ring.
     pub fn ring(self, id: RingId) -> Option<&'s Ring> {
-        self.core.dispatch.rings.get(id)
+        self.core.queue.rings().get(id)
+    }
+
+    /// The agents of a ring.
+    pub fn ring_agents(self, id: RingId) -> &'s RingAgents {
+        self.core.dispatch.of_ring(id)
     }
 
     /// The ring of a thread.
     pub fn ring_of(self, thread: &Thread) -> &'s Ring {
-        &self.core.dispatch.rings[thread.ring]
+        self.core.queue.ring(thread.ring)
     }
 
     /// Maximum number of agents of a ring.
     pub fn max_ring_of(self, ring: &Ring) -> usize {
-        ring.clause.max_ring.map_or(self.core.settings.max_agents, |limit| limit as usize)
+        ring.clause.max_ring.map_or(self.core.cx.settings.max_agents, |limit| limit as usize)
     }
 
     /// Number of vertices of some threads.
     pub fn count_vertices(self, threads: &[ThreadId]) -> usize {
-        threads.iter().map(|thread| self.core.queue.threads[*thread].len()).sum()
+        threads.iter().map(|thread| self.core.queue.thread(*thread).len()).sum()
     }
 
     /// An agent.
     pub fn agent(self, id: AgentId) -> Option<AgentRow<'s>> {
-        self.core.dispatch.agents.get(id).map(|agent| self.agent_row(agent))
+        self.core.dispatch.agents().get(id).map(|agent| self.agent_row(agent))
     }
 
     /// The agents with an id after `after`, in order.
@@ -279,20 +284,20 @@ impl<'s> View<'s> {
         let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
         self.core
             .dispatch
-            .agents
+            .agents()
             .starting_at(from)
             .map(move |(id, agent)| (id, self.agent_row(agent)))
     }
 
     /// The agents at work on a thread, the newest first.
     pub fn agents_of(self, thread: &Thread) -> impl Iterator<Item = &'s Agent> {
-        thread.agents.iter().rev().map(move |agent| &self.core.dispatch.agents[*agent])
+        thread.agents.iter().rev().map(move |agent| &self.core.dispatch.agents()[*agent])
     }
 
     fn agent_row(self, agent: &'s Agent) -> AgentRow<'s> {
         let thread = agent.thread.and_then(|thread| self.thread(thread));
         let destination = thread.map(|thread| &thread.destination);
-        AgentRow { agent, ring: &self.core.dispatch.rings[agent.ring], destination }
+        AgentRow { agent, ring: self.core.queue.ring(agent.ring), destination }
     }
 
     /// Present totals.
@@ -300,55 +305,43 @@ impl<'s> View<'s> {
     /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state(), AgentState::Idle(_));
-        let jobs = self.core.dispatch.agents.values().flat_map(Agent::jobs);
-        let spent = jobs
-            .filter(|job| self.core.queue.vertices[*job].state == VertexState::Finished)
-            .count();
+        let jobs = self.core.dispatch.agents().values().flat_map(Agent::jobs);
+        let spent =
+            jobs.filter(|job| self.core.queue.vertex(*job).state == VertexState::Finished).count();
         Totals {
-            agents: self.core.dispatch.agents.len(),
-            idle: self.core.dispatch.agents.values().filter(is_idle).count(),
-            messages: self.core.queue.messages.len(),
-            threads: self.core.queue.threads.len(),
-            vertices: self.core.queue.vertices.len() - spent,
+            agents: self.core.dispatch.agents().len(),
+            idle: self.core.dispatch.agents().values().filter(is_idle).count(),
+            messages: self.core.queue.messages().len(),
+            threads: self.core.queue.threads().len(),
+            vertices: self.core.queue.vertices().len() - spent,
             recipients: self.recipients(),
-            held_threads: self.core.queue.threads.held(),
-            oldest: self.core.queue.messages.oldest().map(Timestamp::from_seconds),
-            counters: self.core.shell.counters,
+            held_threads: self.core.queue.threads().held(),
+            oldest: self.core.queue.messages().oldest().map(Timestamp::from_seconds),
+            counters: self.core.cx.counters,
         }
     }
 
     /// Pending recipients of messages in memory.
     pub fn recipients(self) -> u64 {
-        let all = self.core.shell.counters.recipients_in - self.core.shell.counters.recipients_out;
+        let all = self.core.cx.counters.recipients_in - self.core.cx.counters.recipients_out;
         all - self.paged_recipients()
     }
 
     /// The parameters of its configuration.
     pub fn parameters(self) -> &'s Parameters {
-        &self.core.config.parameters
+        &self.core.cx.config.parameters
     }
 
     /// The settings of this scheduler.
     pub fn settings(self) -> &'s Settings {
-        &self.core.settings
+        &self.core.cx.settings
     }
 
     /// Returns true if the scheduler is ending.
     ///
     /// Agents are stopped and no new ones are started.
     pub fn is_draining(self) -> bool {
-        self.core.mode.is_draining
-    }
-}
-
-impl Queue {
-    fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
-        let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
-        let lists = [&thread.fed, &thread.due, &thread.held_back];
-        let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
-        let waiting = thread.waiting.iter(&self.vertices).take(share);
-        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
-        others.chain(waiting).map(arrived).min()
+        self.core.cx.is_draining
     }
 }
 

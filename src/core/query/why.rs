@@ -5,12 +5,14 @@
 //! until the wake-up of its retry state, a ring for the reason of its refusal.
 
 use crate::dispatch::suspended_ring::StartFailure;
-use crate::dispatch::{AgentId, AgentState, Refusal, Ring};
+use crate::dispatch::{AgentId, AgentState, Refusal};
 use crate::list::List;
 use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{Destination, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState};
+use crate::queue::{
+    Destination, Ring, RingId, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState,
+};
 use std::rc::Rc;
 use zsched_config::SourceLocation;
 use zsched_format::schedule::DayWindow;
@@ -255,7 +257,7 @@ impl<'s> View<'s> {
         let waves = thread.waiting.waves().map(|(.., first)| first);
         let mut next = thread.due.first().into_iter().chain(waves).chain(thread.held_back.first());
         next.find_map(|vertex| {
-            let diagnosis = self.core.queue.vertices[vertex].diagnosis.as_ref()?;
+            let diagnosis = self.core.queue.vertex(vertex).diagnosis.as_ref()?;
             Some(&diagnosis.message[..])
         })
     }
@@ -267,7 +269,7 @@ impl<'s> View<'s> {
                             why: fn(View<'s>, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), &self.core.queue.vertices[first], why))
+            Some(self.wait(thread, list.len(), self.core.queue.vertex(first), why))
         };
         let due = of_list(&thread.due, |view, thread, _| view.why_due(thread, None));
         let waiting = self.waits_of_waves(thread);
@@ -284,9 +286,7 @@ impl<'s> View<'s> {
             let why = self.why_waiting(thread, wave);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
-                None => {
-                    waits.push(self.wait(thread, vertices, &self.core.queue.vertices[first], why))
-                }
+                None => waits.push(self.wait(thread, vertices, self.core.queue.vertex(first), why)),
             }
         }
         waits
@@ -335,29 +335,29 @@ impl<'s> View<'s> {
     ///
     /// `None` if it has none yet.
     fn why_agent(self, agent: AgentId) -> Option<Wait<'s>> {
-        let agent_ref = &self.core.dispatch.agents[agent];
+        let agent_ref = &self.core.dispatch.agents()[agent];
         let jobs = agent_ref
             .jobs()
-            .filter(|job| self.core.queue.vertices[*job].state == VertexState::Fed)
+            .filter(|job| self.core.queue.vertex(*job).state == VertexState::Fed)
             .count();
-        let first = agent_ref.jobs().next().map(|job| &self.core.queue.vertices[job])?;
+        let first = agent_ref.jobs().next().map(|job| self.core.queue.vertex(job))?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
-        let thread = &self.core.queue.threads[agent_ref.thread?];
+        let thread = self.core.queue.thread(agent_ref.thread?);
         let heard = agent_ref.progress_at;
         (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, heard, jobs }))
     }
 
     fn why_fed(self, vertex: VertexId) -> Why {
         let mut agents =
-            self.core.queue.threads[self.core.queue.vertices[vertex].thread].agents.iter();
+            self.core.queue.thread(self.core.queue.vertex(vertex).thread).agents.iter();
         let has_it =
-            |agent: &&AgentId| self.core.dispatch.agents[**agent].jobs().any(|job| job == vertex);
+            |agent: &&AgentId| self.core.dispatch.agents()[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
-        let Some(agent) = agents.find(has_it).map(|agent| &self.core.dispatch.agents[*agent])
+        let Some(agent) = agents.find(has_it).map(|agent| &self.core.dispatch.agents()[*agent])
         else {
             return Why::Turn;
         };
-        let since = self.core.queue.vertices[vertex].last_fed;
+        let since = self.core.queue.vertex(vertex).last_fed;
         let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
         Why::AtWork {
             pid: agent.pid.unwrap_or_default(),
@@ -368,7 +368,7 @@ impl<'s> View<'s> {
     }
 
     pub(super) fn why_held_back(self, vertex: &Vertex) -> Why {
-        let message = &self.core.queue.messages[vertex.message];
+        let message = self.core.queue.message(vertex.message);
         match self.core.overrides.hold_of_message(message.spool_id()).cloned() {
             Some(hold) => Why::Held { hold },
             None => self.why_scheduled(vertex.message),
@@ -376,10 +376,8 @@ impl<'s> View<'s> {
     }
 
     fn why_held(self, thread: &Thread) -> Option<Why> {
-        let hold = self
-            .core
-            .overrides
-            .hold_of(&thread.destination, &self.core.dispatch.rings[thread.ring]);
+        let hold =
+            self.core.overrides.hold_of(&thread.destination, self.core.queue.ring(thread.ring));
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
@@ -394,7 +392,7 @@ impl<'s> View<'s> {
 
     /// The reason for a wait until a time, or for a request.
     fn why_until(self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.core.dispatch.rings[thread.ring].clause;
+        let clause = &self.core.queue.ring(thread.ring).clause;
         match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
@@ -408,8 +406,8 @@ impl<'s> View<'s> {
 
     /// The reason for which a vertex waits.
     pub fn reason_of(self, vertex: VertexId) -> Reason {
-        let vertex = &self.core.queue.vertices[vertex];
-        let thread = &self.core.queue.threads[vertex.thread];
+        let vertex = self.core.queue.vertex(vertex);
+        let thread = self.core.queue.thread(vertex.thread);
         match vertex.state {
             VertexState::Fed | VertexState::Finished => Reason::AtWork,
             VertexState::Held => self.reason_of_held_back(vertex.message),
@@ -433,12 +431,16 @@ impl<'s> View<'s> {
         if self.core.queue.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
-        let ring = &self.core.dispatch.rings[thread.ring];
-        if !self.core.settings.is_selected(thread.destination.channel(), thread.destination.host())
+        let ring = self.core.queue.ring(thread.ring);
+        if !self
+            .core
+            .cx
+            .settings
+            .is_selected(thread.destination.channel(), thread.destination.host())
         {
             return Reason::Refused(Refusal::NotSelected);
         }
-        if self.core.dispatch.is_backfilling(&self.core.queue, thread) {
+        if self.core.queue.is_backfilling(thread) {
             return Reason::Refused(Refusal::Reloading);
         }
         match self.why_window(thread) {
@@ -453,44 +455,44 @@ impl<'s> View<'s> {
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent = &self.core.dispatch.agents[*agent];
+            let agent = &self.core.dispatch.agents()[*agent];
             return match agent.state() == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
             };
         }
-        ring.refusal.map_or(Reason::Turn, Reason::Refused)
+        self.ring_agents(thread.ring).refusal.map_or(Reason::Turn, Reason::Refused)
     }
 
     /// The reason for due vertices, with its details.
     ///
     /// They are all of a thread, or one of them.
     fn why_due(self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        let ring = &self.core.dispatch.rings[thread.ring];
+        let ring = self.core.queue.ring(thread.ring);
         match self.reason_of_due(thread) {
             Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
                 let newest =
-                    thread.agents.last().and_then(|agent| self.core.dispatch.agents[*agent].pid);
+                    thread.agents.last().and_then(|agent| self.core.dispatch.agents()[*agent].pid);
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
                 let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                    let mut due = thread.due.iter(&self.core.queue.vertices).take(MAX_COUNTED);
+                    let mut due = thread.due.iter(self.core.queue.vertices()).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
-                let max = self.core.dispatch.max_thread(thread) as usize;
+                let max = self.core.queue.max_thread(thread) as usize;
                 let origin = self.origin_of_thread_limit(thread);
                 Why::InLine { agents: thread.agents.len(), max, origin, before }
             }
-            Reason::Refused(refusal) => match &ring.starts.failure {
+            Reason::Refused(refusal) => match &self.ring_agents(thread.ring).starts.failure {
                 Some(failure) if refusal == Refusal::Suspended => {
                     let line = ring.clause.location_of("command");
                     Why::Suspended { failure: failure.clone(), line }
                 }
-                _ => self.refused(ring, refusal),
+                _ => self.refused(thread.ring, refusal),
             },
             Reason::AtWork | Reason::Scheduled(_) | Reason::Kept | Reason::Turn => Why::Turn,
         }
@@ -506,13 +508,14 @@ impl<'s> View<'s> {
     fn origin_of_thread_limit(self, thread: &Thread) -> Origin {
         match self.core.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => self.origin(&self.core.dispatch.rings[thread.ring], LimitName::MaxThr),
+            None => self.origin(self.core.queue.ring(thread.ring), LimitName::MaxThr),
         }
     }
 
-    fn refused(self, ring: &Ring, refusal: Refusal) -> Why {
+    fn refused(self, id: RingId, refusal: Refusal) -> Why {
+        let (ring, agents) = (self.core.queue.ring(id), self.ring_agents(id));
         let clause = &ring.clause;
-        let of_process = self.core.settings.max_agents;
+        let of_process = self.core.cx.settings.max_agents;
         let limit = |limit: Option<u32>, used: usize| {
             let max = limit.map_or(of_process, |limit| limit as usize);
             Some(Limit { max, used, is_of_process: limit.is_none() })
@@ -524,32 +527,32 @@ impl<'s> View<'s> {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.location.clone());
-        let of_channel = || self.core.dispatch.agents.counts.of_channel(&ring.channel).agents;
+        let of_channel = || self.core.dispatch.agents().counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
-                (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
+                (limit(clause.max_ring, agents.count), origin_of(LimitName::MaxRing))
             }
             Refusal::MaxChannel => {
                 (limit(clause.max_channel, of_channel()), origin_of(LimitName::MaxChannel))
             }
             Refusal::MaxAgents => {
                 let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
-                (limit(given, self.core.dispatch.agents.len()), origin_of(LimitName::MaxTa))
+                (limit(given, self.core.dispatch.agents().len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
-                let max = self.core.settings.fork_rate.max(1) as usize;
+                let max = self.core.cx.settings.fork_rate.max(1) as usize;
                 let rate = Limit { max, used: max, is_of_process: false };
                 (Some(rate), of_clause())
             }
             Refusal::Unproven => {
-                let used = ring.starts.unproven;
+                let used = agents.starts.unproven;
                 (Some(Limit { max: used, used, is_of_process: false }), of_clause())
             }
             _ => (None, of_clause()),
         };
         let gets_place =
-            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
-        let before = self.core.dispatch.rings_before(ring).filter(|_| gets_place);
+            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && agents.count == 0;
+        let before = self.core.dispatch.rings_before(id).filter(|_| gets_place);
         Why::Refused { refusal, limit, origin, before }
     }
 }

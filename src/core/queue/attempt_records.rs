@@ -7,12 +7,11 @@
 //! is neither a status log nor a subscriber.
 
 use crate::action::{Action, Attempt, StatusRecord, StatusVerdict};
-use crate::dispatch::{Agent, AgentId};
-use crate::queue::{Queue, VertexId};
-use crate::shell::Shell;
-use crate::{Mode, Scheduler, Settings};
-use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
-use zsched_format::time::Timestamp;
+use crate::context::Context;
+use crate::dispatch::Agent;
+use crate::queue::{AfterJob, Diagnosis, Queue, VertexId};
+use std::rc::Rc;
+use zsched_format::agent_protocol::ReportStatus;
 
 /// Maximum length of a text in the status log, in bytes.
 pub const MAX_STATUS_TEXT_LEN: usize = 2048;
@@ -38,44 +37,34 @@ impl<'a> StatusChange<'a> {
     }
 }
 
-impl Scheduler {
-    /// Emits a record of an agent's report about a recipient.
-    pub(crate) fn status_of_report(
-        &mut self,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let agent = &self.dispatch.agents[agent];
-        let mut attempt = present_attempt(agent);
-        if agent.jobs().next() != Some(vertex) {
-            attempt.began =
-                Timestamp::from_seconds(i64::from(self.queue.vertices[vertex].last_fed));
-        }
-        let (verdict, offsets) = (StatusVerdict::Report(report.status), [report.offset]);
-        let change = StatusChange {
-            offsets: &offsets,
-            verdict,
-            attempt: Some(attempt),
-            notary: report.notary,
-            text: report.text(),
-        };
-        self.record_status(vertex, change);
-    }
-
-    /// Emits a record of recipients whose state has changed.
-    pub(crate) fn record_status(&mut self, vertex: VertexId, change: StatusChange<'_>) {
-        self.queue.status(&self.mode, &self.settings, &mut self.shell, vertex, change);
-    }
-}
-
 impl Queue {
+    /// Counts a report, and the job if it is the first one in it.
+    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex_ref = &mut self.vertices[vertex];
+        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
+        if std::mem::replace(&mut vertex_ref.is_counted, true) {
+            return;
+        }
+        self.change_vertex(vertex, |vertex| {
+            vertex.attempts = vertex.attempts.saturating_add(1);
+            vertex.tried = true;
+            if vertex.after_job == AfterJob::OneMoreTry {
+                vertex.after_job = AfterJob::Usual;
+            }
+        });
+    }
+
+    /// Stores the diagnosis of a recipient that is not finished.
+    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
+    }
+
     /// Emits a record of a job without a report.
     pub(crate) fn status_unreported(
         &self,
-        mode: &Mode,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         attempt: Attempt,
         vertex: VertexId,
         text: &str,
@@ -88,20 +77,13 @@ impl Queue {
             notary: b"",
             text: text.as_bytes(),
         };
-        self.status(mode, settings, shell, vertex, change);
+        self.status(cx, vertex, change);
     }
 
     /// Emits a record of recipients whose state has changed.
-    pub(crate) fn status(
-        &self,
-        mode: &Mode,
-        settings: &Settings,
-        shell: &mut Shell,
-        vertex: VertexId,
-        change: StatusChange<'_>,
-    ) {
+    pub(crate) fn status(&self, cx: &mut Context, vertex: VertexId, change: StatusChange<'_>) {
         let StatusChange { offsets, verdict, attempt, notary, text } = change;
-        let is_needed = settings.record_attempts || mode.has_subscribers;
+        let is_needed = cx.settings.record_attempts || cx.has_subscribers;
         if !is_needed || offsets.is_empty() {
             return;
         }
@@ -115,7 +97,7 @@ impl Queue {
             _ => 0,
         };
         let record = StatusRecord {
-            time: shell.now,
+            time: cx.now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,
@@ -127,7 +109,7 @@ impl Queue {
             notary: cut(notary),
             text: cut(text),
         };
-        shell.act(Action::Status(Box::new(record)));
+        cx.act(Action::Status(Box::new(record)));
     }
 }
 

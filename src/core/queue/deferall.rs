@@ -5,11 +5,10 @@
 //! same. `retryat` and agents that die make it wait without a try ([`Scheduler::block_thread`]).
 //! The due vertices are deferred in steps ([`crate::queue::deferral`]).
 
-use crate::Scheduler;
-use crate::dispatch::AgentId;
+use crate::context::Context;
 use crate::outcome::agent_report::diagnosis_of;
 use crate::queue::{
-    DeferralNote, MIN_HOST_DOWN_WAIT, ThreadId, Unreachable, UnreachableReason, VertexId,
+    DeferralNote, MIN_HOST_DOWN_WAIT, Queue, ThreadId, Unreachable, UnreachableReason, VertexId,
 };
 use std::time::Duration;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -25,7 +24,7 @@ const MAX_RELATIVE_RETRY: i64 = 100_000;
 /// It also limits mistakes of agents.
 pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
-impl Scheduler {
+impl Queue {
     /// Processes a report about the whole destination: `deferall` or `retryat`.
     ///
     /// `deferall` says that it cannot be reached. With feedback or `failed-cohort-limit`, its
@@ -35,32 +34,31 @@ impl Scheduler {
     /// `retryat` says that it is not to be tried before a time.
     pub(crate) fn destination_deferred(
         &mut self,
-        agent: AgentId,
+        cx: &mut Context,
+        pid: Option<u32>,
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let thread = self.queue.vertices[vertex].thread;
+        let thread = self.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
-        self.queue.record(vertex, diagnosis.clone());
+        self.record(vertex, diagnosis.clone());
         let is_deferall = report.status == ReportStatus::DeferAll;
-        if is_deferall && self.dispatch.clause(&self.queue, thread).flow.tolerates_deferall() {
+        if is_deferall && self.clause(thread).flow.tolerates_deferall() {
             // When the job ends, the window decides if that applies to the other recipients.
             return;
         }
-        let cause =
-            self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, Some(diagnosis));
+        let cause = self.cause(cx.now, pid, vertex, Some(diagnosis));
         if is_deferall {
-            let (until, reason) =
-                (self.shell.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
-            return self.defer_thread(thread, Unreachable { until, reason, cause });
+            let (until, reason) = (cx.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            return self.defer_thread(cx, thread, Unreachable { until, reason, cause });
         }
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => self.shell.now + Duration::from_secs(seconds.unsigned_abs()),
-            None => self.shell.now,
+            Some(seconds) => cx.now + Duration::from_secs(seconds.unsigned_abs()),
+            None => cx.now,
         };
-        let (until, reason) = (until.min(self.shell.now + MAX_BLOCK), UnreachableReason::RetryAt);
-        self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
+        let (until, reason) = (until.min(cx.now + MAX_BLOCK), UnreachableReason::RetryAt);
+        self.block_thread(cx, thread, Unreachable { until, reason, cause }, DeferralNote::None);
     }
 
     /// Makes a whole thread wait until at least the time in `unreachable`.
@@ -69,38 +67,30 @@ impl Scheduler {
     /// about the due ones.
     pub(crate) fn block_thread(
         &mut self,
+        cx: &mut Context,
         thread: ThreadId,
         unreachable: Unreachable,
         note: DeferralNote,
     ) {
-        self.queue.apply_clock_step(&mut self.shell, thread);
-        if self.dispatch.clause(&self.queue, thread).is_etrn_only() {
-            return self.dispatch.defer_due_vertices(
-                &mut self.queue,
-                &self.settings,
-                &mut self.shell,
-                thread,
-                None,
-                note,
-            );
+        self.apply_clock_step(cx, thread);
+        if self.clause(thread).is_etrn_only() {
+            return self.defer_due_vertices(cx, thread, None, note);
         }
-        let until = self.mark_unreachable(thread, unreachable);
-        self.queue.threads[thread].waiting.postpone(until);
-        self.dispatch.defer_due_vertices(
-            &mut self.queue,
-            &self.settings,
-            &mut self.shell,
-            thread,
-            Some(until),
-            note,
-        );
+        let until = self.mark_unreachable(cx, thread, unreachable);
+        self.threads[thread].waiting.postpone(until);
+        self.defer_due_vertices(cx, thread, Some(until), note);
     }
 
     /// Does the same as `block_thread`, and counts a try for each due vertex.
     ///
     /// Each of them gets the diagnosis of the one recipient that was reported.
-    pub(crate) fn defer_thread(&mut self, thread: ThreadId, unreachable: Unreachable) {
+    pub(crate) fn defer_thread(
+        &mut self,
+        cx: &mut Context,
+        thread: ThreadId,
+        unreachable: Unreachable,
+    ) {
         let diagnosis = unreachable.cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(thread, unreachable, DeferralNote::Tried(diagnosis));
+        self.block_thread(cx, thread, unreachable, DeferralNote::Tried(diagnosis));
     }
 }

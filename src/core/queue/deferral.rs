@@ -4,10 +4,8 @@
 //! have a million due vertices, and delivery must not stop while they are deferred. So some of them
 //! are deferred in each turn, and meanwhile agents get none of them.
 
-use crate::Settings;
-use crate::dispatch::Dispatch;
+use crate::context::Context;
 use crate::queue::{Diagnosis, Queue, Thread, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -38,7 +36,7 @@ pub enum DeferralNote {
     AgentsDie(Rc<Diagnosis>),
 }
 
-impl Dispatch {
+impl Queue {
     /// Makes the due vertices of a thread wait until a time.
     ///
     /// The first of them wait at once.
@@ -47,32 +45,25 @@ impl Dispatch {
     /// attempt. If agents die it waits, too.
     pub(crate) fn defer_due_vertices(
         &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         until: Option<Timestamp>,
         what: DeferralNote,
     ) {
-        if let Some(rest) = queue.deferrals.get_mut(&thread) {
+        if let Some(rest) = self.deferrals.get_mut(&thread) {
             // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
-        let vertices = queue.threads[thread].due.len();
-        queue.deferrals.insert(thread, PendingDeferral { vertices, until, what });
-        self.defer_some_of(queue, shell, thread, settings.step());
+        let vertices = self.threads[thread].due.len();
+        self.deferrals.insert(thread, PendingDeferral { vertices, until, what });
+        self.defer_some_of(cx, thread, cx.settings.step());
     }
 
     /// Continues in the first thread.
-    pub(crate) fn deferral_step(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        budget: usize,
-    ) -> usize {
-        match queue.deferrals.keys().next() {
-            Some(thread) => self.defer_some_of(queue, shell, *thread, budget),
+    pub(crate) fn deferral_step(&mut self, cx: &mut Context, budget: usize) -> usize {
+        match self.deferrals.keys().next() {
+            Some(thread) => self.defer_some_of(cx, *thread, budget),
             None => budget,
         }
     }
@@ -80,15 +71,9 @@ impl Dispatch {
     /// Defers up to `count` vertices of a thread.
     ///
     /// Returns the unused part of `count`.
-    fn defer_some_of(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        thread: ThreadId,
-        count: usize,
-    ) -> usize {
-        queue.apply_clock_step(shell, thread);
-        let Some(rest) = queue.deferrals.get_mut(&thread) else {
+    fn defer_some_of(&mut self, cx: &mut Context, thread: ThreadId, count: usize) -> usize {
+        self.apply_clock_step(cx, thread);
+        let Some(rest) = self.deferrals.get_mut(&thread) else {
             return count;
         };
         let step = rest.vertices.min(count);
@@ -96,30 +81,29 @@ impl Dispatch {
         let is_over = rest.vertices == 0;
         let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
-            if let Some(vertex) = queue.threads[thread].due.first() {
-                self.defer_one(queue, shell.now, vertex, until, &what);
+            if let Some(vertex) = self.threads[thread].due.first() {
+                self.defer_one(cx.now, vertex, until, &what);
             }
         }
         if is_over {
-            queue.deferrals.remove(&thread);
+            self.deferrals.remove(&thread);
         }
         count - step
     }
 
     fn defer_one(
         &mut self,
-        queue: &mut Queue,
         now: Timestamp,
         vertex: VertexId,
         until: Option<Timestamp>,
         what: &DeferralNote,
     ) {
-        let is_late = queue.expiry(self, vertex).is_some_and(|expiry| expiry <= now);
+        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
         match what {
             DeferralNote::None | DeferralNote::Tried(_) if is_late => {
-                let thread = queue.vertices[vertex].thread;
-                return queue.threads[thread].move_vertex(
-                    &mut queue.vertices,
+                let thread = self.vertices[vertex].thread;
+                return self.threads[thread].move_vertex(
+                    &mut self.vertices,
                     vertex,
                     VertexState::Due,
                 );
@@ -127,28 +111,26 @@ impl Dispatch {
             DeferralNote::None => {}
             DeferralNote::Tried(diagnosis) => {
                 // It has no job in which it could be counted before.
-                queue.vertices[vertex].is_counted = false;
-                queue.count_attempt(vertex);
+                self.vertices[vertex].is_counted = false;
+                self.count_attempt(vertex);
                 if let Some(diagnosis) = diagnosis {
-                    queue.record(vertex, diagnosis.clone());
+                    self.record(vertex, diagnosis.clone());
                 }
                 // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
-                queue.watch_expiry(self, now, vertex);
+                self.watch_expiry(now, vertex);
             }
             DeferralNote::AgentsDie(diagnosis) => {
-                queue.vertices[vertex].diagnosis = Some(diagnosis.clone());
+                self.vertices[vertex].diagnosis = Some(diagnosis.clone());
             }
         }
-        self.wait_until(queue, now, vertex, until, Duration::ZERO);
+        self.wait_until(now, vertex, until, Duration::ZERO);
     }
 
     /// Number of due vertices of a thread that agents may be given.
-    pub(crate) fn due_for_agents(&self, queue: &Queue, thread: ThreadId) -> usize {
-        if queue.deferrals.contains_key(&thread) { 0 } else { self.due_in_jobs(queue, thread) }
+    pub(crate) fn due_for_agents(&self, thread: ThreadId) -> usize {
+        if self.deferrals.contains_key(&thread) { 0 } else { self.due_in_jobs(thread) }
     }
-}
 
-impl Queue {
     /// Returns true if the due vertices of a thread are being deferred.
     pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);

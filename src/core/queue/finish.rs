@@ -2,52 +2,63 @@
 //!
 //! When the last vertex of a message has ended, [`crate::queue::message_removal`] decides.
 
-use crate::Scheduler;
 use crate::action::{Action, Statistics};
-use crate::dispatch::Dispatch;
+use crate::context::Context;
 use crate::queue::{Queue, Vertex, VertexId, VertexState};
-use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 
-impl Scheduler {
+impl Queue {
     /// Finishes a pending recipient of a vertex.
     ///
     /// `state` is the word for the statistics log.
     pub(crate) fn finish_recipient(
         &mut self,
+        cx: &mut Context,
         vertex: VertexId,
         offset: u32,
         state: &'static str,
         failed: bool,
     ) {
-        self.queue.record_final(&mut self.shell, vertex, state, failed);
-        self.drop_recipient(vertex, offset);
+        self.record_final(cx, vertex, state, failed);
+        self.drop_recipient(cx, vertex, offset);
     }
 
     /// Drops a recipient, and its vertex with the last one.
-    pub(crate) fn drop_recipient(&mut self, vertex: VertexId, offset: u32) {
-        if !self.queue.vertices[vertex].recipients.finish(offset) {
+    pub(crate) fn drop_recipient(&mut self, cx: &mut Context, vertex: VertexId, offset: u32) {
+        if !self.vertices[vertex].recipients.finish(offset) {
             return;
         }
-        self.queue.change_vertex(vertex, |vertex| vertex.pending -= 1);
-        let Vertex { message, thread, pending: left, .. } = self.queue.vertices[vertex];
-        self.queue.messages[message].pending -= 1;
-        self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
-        self.shell.counters.recipients_out += 1;
-        if !self.admission.partials.is_empty() {
-            self.admission.check_first_partial_of_ring(&self.queue, &mut self.shell, thread);
+        self.change_vertex(vertex, |vertex| vertex.pending -= 1);
+        let Vertex { message, thread, pending: left, .. } = self.vertices[vertex];
+        self.messages[message].pending -= 1;
+        self.adjust_recipients(thread, -1);
+        cx.counters.recipients_out += 1;
+        // A partial message may be read on.
+        if !self.unread.is_empty() {
+            self.rings.mark_room(self.threads[thread].ring);
         }
         if left == 0 {
-            self.dispatch.end_vertex(&mut self.queue, self.shell.now, vertex);
+            self.end_vertex(cx.now, vertex);
         }
     }
-}
 
-impl Queue {
+    /// Takes a vertex out of its message and its thread.
+    ///
+    /// If an agent has it as a job, its number stays taken until that job is over.
+    pub(crate) fn end_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let message = self.vertices[vertex].message;
+        let was_fed = self.vertices[vertex].state == VertexState::Fed;
+        self.messages[message].vertices.remove(&mut self.vertices, vertex);
+        self.set_state(now, vertex, VertexState::Finished);
+        if !was_fed {
+            self.vertices.remove(vertex);
+        }
+    }
+
     /// Counts a recipient that has ended in a final state.
     pub(crate) fn record_final(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         state: &'static str,
         failed: bool,
@@ -62,21 +73,6 @@ impl Queue {
             state,
             destination: self.threads[vertex.thread].destination.clone(),
         };
-        shell.act(Action::Statistics(statistics));
-    }
-}
-
-impl Dispatch {
-    /// Takes a vertex out of its message and its thread.
-    ///
-    /// If an agent has it as a job, its number stays taken until that job is over.
-    pub(crate) fn end_vertex(&mut self, queue: &mut Queue, now: Timestamp, vertex: VertexId) {
-        let message = queue.vertices[vertex].message;
-        let was_fed = queue.vertices[vertex].state == VertexState::Fed;
-        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        self.set_state(queue, now, vertex, VertexState::Finished);
-        if !was_fed {
-            queue.vertices.remove(vertex);
-        }
+        cx.act(Action::Statistics(statistics));
     }
 }

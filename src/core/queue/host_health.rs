@@ -3,8 +3,7 @@
 //! New mail waits while its host is known to be unreachable
 //! ([`unreachable`](crate::queue::unreachable)).
 
-use crate::Scheduler;
-use crate::dispatch::{AgentId, Dispatch};
+use crate::context::Context;
 use crate::queue::{Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -101,74 +100,72 @@ fn parse_status(status: &[u8]) -> Option<(u16, u16)> {
     numbers.next().is_none().then_some((subject, detail))
 }
 
-impl Scheduler {
+impl Queue {
     /// Records that the host of a thread has answered.
-    pub(crate) fn host_answered(&mut self, thread: ThreadId) {
-        let retry = &mut self.queue.threads[thread].retry;
-        self.learned.revision += u64::from(retry.steps.index > 0);
+    pub(crate) fn host_answered(&mut self, cx: &mut Context, thread: ThreadId) {
+        let retry = &mut self.threads[thread].retry;
+        cx.learned_revision += u64::from(retry.steps.index > 0);
         (retry.steps, retry.deferrals) = Default::default();
-        self.mark_reachable(thread);
+        self.mark_reachable(cx, thread);
     }
 
     /// Records that a recipient of a thread was deferred.
     pub(crate) fn recipient_deferred(
         &mut self,
-        agent: AgentId,
+        cx: &mut Context,
+        pid: Option<u32>,
         vertex: VertexId,
         diagnosis: &Rc<Diagnosis>,
     ) {
-        let thread = self.queue.vertices[vertex].thread;
-        if !self.queue.deferrals_may_block(&self.dispatch, thread) {
+        let thread = self.vertices[vertex].thread;
+        if !self.deferrals_may_block(thread) {
             return;
         }
-        let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason);
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.reason);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
-                let cause = self.queue.cause(
-                    &self.dispatch,
-                    self.shell.now,
-                    agent,
-                    vertex,
-                    Some(diagnosis.clone()),
-                );
+                let cause = self.cause(cx.now, pid, vertex, Some(diagnosis.clone()));
                 let reason = UnreachableReason::HostBlamed;
-                self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
+                self.mark_unreachable(cx, thread, Unreachable { until: cx.now, reason, cause });
             }
-            FailureScope::Recipient => self.host_answered(thread),
+            FailureScope::Recipient => self.host_answered(cx, thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
-                self.mark_reachable(thread)
+                self.mark_reachable(cx, thread)
             }
             FailureScope::Unknown => {}
         }
     }
 
     /// Records that an agent has ended a job with recipients left.
-    pub(crate) fn record_failed_job(&mut self, agent: AgentId, vertex: VertexId) {
-        let vertex_ref = &self.queue.vertices[vertex];
+    pub(crate) fn record_failed_job(
+        &mut self,
+        cx: &mut Context,
+        pid: Option<u32>,
+        vertex: VertexId,
+    ) {
+        let vertex_ref = &self.vertices[vertex];
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
-        let known = self.queue.threads[thread].retry.unreachable.as_ref();
+        let known = self.threads[thread].retry.unreachable.as_ref();
         if vertex_ref.failure_scope() != FailureScope::Unknown
             || known.is_some_and(|known| known.reason.is_firm())
-            || !self.queue.deferrals_may_block(&self.dispatch, thread)
+            || !self.deferrals_may_block(thread)
         {
             return;
         }
-        let number = self.queue.messages[vertex_ref.message].name.number();
-        if self.queue.threads[thread].retry.deferrals.add(number) {
-            let cause = self.queue.cause(&self.dispatch, self.shell.now, agent, vertex, diagnosis);
+        let number = self.messages[vertex_ref.message].name.number();
+        if self.threads[thread].retry.deferrals.add(number) {
+            let cause = self.cause(cx.now, pid, vertex, diagnosis);
             let reason = UnreachableReason::AllDeferred;
-            self.mark_unreachable(thread, Unreachable { until: self.shell.now, reason, cause });
+            self.mark_unreachable(cx, thread, Unreachable { until: cx.now, reason, cause });
         }
     }
-}
 
-impl Queue {
     /// Returns true if deferred recipients may make a destination unreachable.
     ///
     /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
     /// anyway.
-    fn deferrals_may_block(&self, dispatch: &Dispatch, thread: ThreadId) -> bool {
-        let clause = dispatch.clause(self, thread);
+    fn deferrals_may_block(&self, thread: ThreadId) -> bool {
+        let clause = self.clause(thread);
         !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 }

@@ -6,107 +6,49 @@
 //! note, a report or the removal fails (a full disk), it is tried again until it succeeds. The
 //! message stays known meanwhile.
 
-use crate::action::{Action, NoteTicket};
+use crate::action::Action;
+use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
-use crate::timers::Timer;
-use crate::{Scheduler, Settings};
 use log::Level;
-use std::io::ErrorKind;
-
-impl Scheduler {
-    /// Reports on a message, and removes it from the spool if nothing is left to do.
-    ///
-    /// If it is partial, there may be room to read more of it.
-    pub(crate) fn settle_message(&mut self, message: MessageId) {
-        self.admission.settle_alternatives(&mut self.queue, &mut self.shell, message);
-        self.settle_report(message);
-        let message_ref = &self.queue.messages[message];
-        match message_ref.is_complete() && !message_ref.is_removing {
-            true if message_ref.is_forgotten => self.queue.messages.remove(message),
-            true => self.queue.remove_from_spool(&self.settings, &mut self.shell, message),
-            false => self.admission.check_partial_soon(&self.queue, &mut self.shell, message),
-        }
-    }
-
-    pub(crate) fn removed(&mut self, number: u64, outcome: Result<(), ErrorKind>) {
-        let Some(message) =
-            self.queue.messages.find(number).filter(|id| self.queue.messages[*id].is_removing)
-        else {
-            return;
-        };
-        match outcome {
-            Ok(()) => {
-                self.notes.write_succeeded(number);
-                self.shell.counters.messages_out += 1;
-                self.overrides.drop_overrides(&self.queue, message);
-                self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
-                self.queue.messages.remove(message);
-                self.packet_gone(number);
-            }
-            Err(error) => {
-                let id = self.queue.messages[message].spool_id();
-                self.notes.write_failed(
-                    &self.settings,
-                    &mut self.shell,
-                    number,
-                    format!("{id}: cannot be removed: {error}"),
-                );
-                self.shell
-                    .timers
-                    .add(self.shell.now + self.settings.failed_write, Timer::Removal(message));
-            }
-        }
-    }
-
-    /// Forgets a message that is no longer in the spool.
-    ///
-    /// Its unfinished recipients are dropped.
-    pub(crate) fn forget(&mut self, message: MessageId) {
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            for offset in self.queue.vertices[vertex].recipients.pending() {
-                self.drop_recipient(vertex, offset);
-            }
-        }
-        let number = self.queue.messages[message].name.number();
-        let of_message =
-            self.notes.unwritten.iter().filter(|(_, note)| note.name.number() == number);
-        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
-        for ticket in of_message {
-            self.notes.unwritten.remove(&ticket);
-            self.orders.order_note_done(&mut self.shell, ticket);
-        }
-        self.notes.write_succeeded(number);
-        self.overrides.drop_overrides(&self.queue, message);
-        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
-        self.sender_reports.forget(message);
-        self.queue.messages[message].report = SenderReportState::None;
-        self.queue.messages[message].notes = 0;
-        self.queue.messages[message].is_rereading = false;
-        self.queue.messages[message].wants_alternative = false;
-        self.queue.messages[message].is_forgotten = true;
-        self.queue.messages.release_number(message);
-        self.packet_gone(number);
-    }
-}
 
 impl Queue {
-    fn remove_from_spool(&mut self, settings: &Settings, shell: &mut Shell, message: MessageId) {
-        let message_ref = &mut self.messages[message];
-        message_ref.is_removing = true;
-        if settings.log_finished_messages {
-            let id = message_ref.spool_id();
-            let (total, failed) = (message_ref.recipients, message_ref.failed);
-            shell
-                .log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
+    /// Drops the unfinished recipients of a message.
+    pub(crate) fn drop_recipients(&mut self, cx: &mut Context, message: MessageId) {
+        for vertex in self.vertices_of(message) {
+            for offset in self.vertices[vertex].recipients.pending() {
+                self.drop_recipient(cx, vertex, offset);
+            }
         }
-        self.remove_again(shell, message);
     }
 
-    pub(crate) fn remove_again(&self, shell: &mut Shell, message: MessageId) {
+    /// Records that a message is no longer in the spool.
+    ///
+    /// Only its jobs keep it in memory. Its number may come again.
+    pub(crate) fn forget_message(&mut self, id: MessageId) {
+        let message = &mut self.messages[id];
+        message.report = SenderReportState::None;
+        message.notes = 0;
+        message.is_rereading = false;
+        message.wants_alternative = false;
+        message.is_forgotten = true;
+        self.messages.release_number(id);
+    }
+
+    pub(crate) fn remove_from_spool(&mut self, cx: &mut Context, message: MessageId) {
+        let message_ref = &mut self.messages[message];
+        message_ref.is_removing = true;
+        if cx.settings.log_finished_messages {
+            let id = message_ref.spool_id();
+            let (total, failed) = (message_ref.recipients, message_ref.failed);
+            cx.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
+        }
+        self.remove_again(cx, message);
+    }
+
+    pub(crate) fn remove_again(&self, cx: &mut Context, message: MessageId) {
         let message = &self.messages[message];
         let aside = message.has_undeliverable_lines;
-        shell.act(Action::Remove { name: message.name.clone(), modified: message.modified, aside });
+        cx.act(Action::Remove { name: message.name.clone(), modified: message.modified, aside });
     }
 }

@@ -6,11 +6,9 @@
 //! `scheduler(8)`, `retries`). `skew` moves the times towards whole multiples of the interval, so
 //! that threads of one clause are tried together.
 
-use crate::dispatch::Dispatch;
+use crate::context::Context;
 use crate::queue::deferall::MAX_BLOCK;
 use crate::queue::{FailureScope, Queue, Retry, ThreadId, VertexId, VertexState};
-use crate::shell::Shell;
-use crate::{Scheduler, Settings};
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -36,99 +34,58 @@ pub struct RetryJump {
     to: u8,
 }
 
-impl Scheduler {
-    /// Processes a request for the mail of a thread, which becomes due.
-    ///
-    /// If agents of its ring cannot be started, one is tried now.
-    pub(crate) fn wake_on_request(&mut self, thread: ThreadId) {
-        self.dispatch.retry_start_now(&mut self.shell, self.queue.threads[thread].ring);
-        self.wake_thread(thread);
+impl Queue {
+    /// Makes all waiting vertices of a thread due at the next wake-up.
+    pub(crate) fn wake_waiting(&mut self, now: Timestamp, thread: ThreadId) {
+        self.threads[thread].waiting.wake(now);
     }
 
-    /// Ends the wait of a thread: all waiting vertices become due.
-    pub(crate) fn wake_thread(&mut self, thread: ThreadId) {
-        self.reassign_ring(thread);
-        self.queue.threads[thread].waiting.wake(self.shell.now);
-        self.dispatch.end_unreachable(&mut self.queue, thread);
-        self.wake_waves(thread);
-    }
-
-    /// Processes a wake-up of a thread or its destination.
-    pub(crate) fn wake_waves(&mut self, thread: ThreadId) {
-        self.learned.revision += 1;
-        let known = self.queue.threads[thread].retry.unreachable.as_deref();
-        if known.is_some_and(|known| known.until <= self.shell.now) {
-            self.dispatch.end_unreachable(&mut self.queue, thread);
-        }
-        self.dispatch.make_some_due(&mut self.queue, &self.settings, self.shell.now, thread);
-        self.queue.threads[thread].is_woken = true;
-    }
-}
-
-impl Dispatch {
     /// Makes a vertex wait after a try.
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.
-    pub(crate) fn wait_after_try(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        vertex: VertexId,
-    ) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
-        let (due, tolerance) =
-            queue.next_due(self, shell, vertex, queue.vertices[vertex].failure_scope());
-        self.wait_until(queue, shell.now, vertex, due, tolerance);
+    pub(crate) fn wait_after_try(&mut self, cx: &mut Context, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let (due, tolerance) = self.next_due(cx, vertex, self.vertices[vertex].failure_scope());
+        self.wait_until(cx.now, vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
-            let wakeup = queue.threads[thread].waiting.wakeup(queue.vertices[vertex].wave);
-            queue.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
+            let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
+            self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
     }
 
     /// Makes a vertex wait that was not tried.
     ///
     /// Its destination is unreachable, or is tried only on request.
-    pub(crate) fn wait_for_destination(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        vertex: VertexId,
-    ) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
-        let clause = self.clause(queue, thread);
+    pub(crate) fn wait_for_destination(&mut self, cx: &mut Context, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let clause = self.clause(thread);
         let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
-        let known = queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
+        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
-            None if queue_only => Some(queue.next_try_of_host(self, shell, thread)),
-            known => Some(known.unwrap_or(shell.now)),
+            None if queue_only => Some(self.next_try_of_host(cx, thread)),
+            known => Some(known.unwrap_or(cx.now)),
         };
-        let waiting = &mut queue.threads[thread].waiting;
-        queue.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
-        self.set_state(queue, shell.now, vertex, VertexState::Waiting);
+        let waiting = &mut self.threads[thread].waiting;
+        self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
+        self.set_state(cx.now, vertex, VertexState::Waiting);
     }
 
     /// Makes a vertex wait until a time from before.
-    pub(crate) fn resume_wait(
-        &mut self,
-        queue: &mut Queue,
-        shell: &mut Shell,
-        vertex: VertexId,
-        due: Timestamp,
-    ) {
-        let thread = queue.vertices[vertex].thread;
-        queue.apply_clock_step(shell, thread);
-        let clause = self.clause(queue, thread);
+    pub(crate) fn resume_wait(&mut self, cx: &mut Context, vertex: VertexId, due: Timestamp) {
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(cx, thread);
+        let clause = self.clause(thread);
         // The clock may have been wrong when the time was stored, or the clause different.
-        let due = due.min(shell.now + max_wait(clause));
-        let known = queue.threads[thread].retry.unreachable.as_deref();
+        let due = due.min(cx.now + max_wait(clause));
+        let known = self.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.reason.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
-        queue.vertices[vertex].planned = due.map_or(0, seconds_of);
-        self.wait_until(queue, shell.now, vertex, due, Duration::from_secs(1));
+        self.vertices[vertex].planned = due.map_or(0, seconds_of);
+        self.wait_until(cx.now, vertex, due, Duration::from_secs(1));
     }
 
     /// Makes a vertex wait until a time, or up to `tolerance` less.
@@ -136,46 +93,31 @@ impl Dispatch {
     /// `None` is until a request.
     pub(crate) fn wait_until(
         &mut self,
-        queue: &mut Queue,
         now: Timestamp,
         vertex: VertexId,
         until: Option<Timestamp>,
         tolerance: Duration,
     ) {
-        debug_assert_ne!(queue.vertices[vertex].state, VertexState::Waiting, "it is in a wave");
-        let thread = queue.vertices[vertex].thread;
-        queue.vertices[vertex].wave = queue.threads[thread].waiting.place(until, tolerance, false);
-        self.set_state(queue, now, vertex, VertexState::Waiting);
-    }
-
-    fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
-        self.resume_window(queue, thread);
-        queue.threads[thread].retry.unreachable = None;
-        queue.deferrals.remove(&thread);
+        debug_assert_ne!(self.vertices[vertex].state, VertexState::Waiting, "it is in a wave");
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
+        self.set_state(now, vertex, VertexState::Waiting);
     }
 
     /// Makes waiting vertices due, as far as one turn allows.
     ///
     /// The thread's timer continues.
-    pub(crate) fn make_some_due(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        now: Timestamp,
-        thread: ThreadId,
-    ) {
-        let thread_ref = &queue.threads[thread];
+    pub(crate) fn make_some_due(&mut self, cx: &Context, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
         // `ageorder` sorts the complete due list. Jobs have an order of their own.
         let ring = &self.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
-        let count = if is_ordered { usize::MAX } else { settings.step() };
-        for vertex in thread_ref.waiting.due(now, count, &queue.vertices) {
-            self.set_state(queue, now, vertex, VertexState::Due);
+        let count = if is_ordered { usize::MAX } else { cx.settings.step() };
+        for vertex in thread_ref.waiting.due(cx.now, count, &self.vertices) {
+            self.set_state(cx.now, vertex, VertexState::Due);
         }
     }
-}
 
-impl Queue {
     /// Due time of a deferred vertex, and the tolerance.
     ///
     /// It may be tried earlier with others, within the tolerance.
@@ -183,42 +125,36 @@ impl Queue {
     /// Advances the vertex's own place in `retries`, if that decides.
     pub(crate) fn next_due(
         &mut self,
-        dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         fault: FailureScope,
     ) -> (Option<Timestamp>, Duration) {
         let thread = &self.threads[self.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
         let known = known.map(|known| (known.until, known.reason.is_firm()));
-        let known = known.filter(|(until, _)| *until > shell.now);
+        let known = known.filter(|(until, _)| *until > cx.now);
         if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
         }
-        let Some(own) = self.next_try_of(dispatch, shell, vertex) else {
+        let Some(own) = self.next_try_of(cx, vertex) else {
             return (None, Duration::ZERO);
         };
         let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
-        (Some(own.max(not_before)), own.since(shell.now) / TOLERANCE_DIVISOR)
+        (Some(own.max(not_before)), own.since(cx.now) / TOLERANCE_DIVISOR)
     }
 
     /// Time of a vertex's own next try, whose place in `retries` advances.
     ///
     /// `None` is only on request.
-    fn next_try_of(
-        &mut self,
-        dispatch: &Dispatch,
-        shell: &mut Shell,
-        vertex: VertexId,
-    ) -> Option<Timestamp> {
+    fn next_try_of(&mut self, cx: &mut Context, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &mut self.vertices[vertex];
         let thread_ref = &mut self.threads[vertex_ref.thread];
-        let clause = &dispatch.rings[thread_ref.ring].clause;
+        let clause = &self.rings[thread_ref.ring].clause;
         if clause.is_etrn_only() {
             return None;
         }
         let mut steps = RetryPosition { index: vertex_ref.step, planned: vertex_ref.planned };
-        let time = steps.advance(shell.now, clause, &mut thread_ref.retry.jump, &mut shell.random);
+        let time = steps.advance(cx.now, clause, &mut thread_ref.retry.jump, &mut cx.random);
         (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
         Some(time)
     }
@@ -226,18 +162,13 @@ impl Queue {
     /// Time of the next try of an unreachable destination.
     ///
     /// Its place in `retries` advances once, and not again before that time.
-    pub(crate) fn next_try_of_host(
-        &mut self,
-        dispatch: &Dispatch,
-        shell: &mut Shell,
-        thread: ThreadId,
-    ) -> Timestamp {
+    pub(crate) fn next_try_of_host(&mut self, cx: &mut Context, thread: ThreadId) -> Timestamp {
         let thread_ref = &mut self.threads[thread];
-        let clause = &dispatch.rings[thread_ref.ring].clause;
+        let clause = &self.rings[thread_ref.ring].clause;
         let Retry { steps, jump, .. } = &mut thread_ref.retry;
         match Timestamp::from_seconds(steps.planned.into()) {
-            planned if planned > shell.now => planned,
-            _ => steps.advance(shell.now, clause, jump, &mut shell.random),
+            planned if planned > cx.now => planned,
+            _ => steps.advance(cx.now, clause, jump, &mut cx.random),
         }
     }
 }

@@ -9,9 +9,8 @@
 //!
 //! A deadline of the sender (DELIVERBY) counts meanwhile, too.
 
-use crate::Scheduler;
 use crate::queue::retry::seconds_of;
-use crate::queue::{MessageId, Queue, VertexState};
+use crate::queue::{MessageId, Queue};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -122,7 +121,7 @@ impl Schedules {
     }
 
     /// Takes the next message that is to be checked now.
-    fn take_check(&mut self, now: Timestamp) -> Option<MessageId> {
+    pub(crate) fn take_check(&mut self, now: Timestamp) -> Option<MessageId> {
         if let Some(from) = self.recheck {
             let mut left = self.of.range(from..).map(|(message, _)| *message);
             let next = left.next();
@@ -164,52 +163,12 @@ impl Schedules {
     }
 }
 
-impl Scheduler {
-    /// Applies the times of messages to the present time, as far as one turn allows.
-    pub(crate) fn apply_schedules(&mut self) {
-        let mut left = self.settings.step();
-        while left > 0
-            && let Some(message) = self.queue.messages.schedules.take_check(self.shell.now)
-        {
-            left = left.saturating_sub(1 + self.queue.messages[message].vertices.len());
-            self.apply_schedule(message);
-        }
-    }
-
-    fn apply_schedule(&mut self, message: MessageId) {
-        let was_scheduled = self.queue.messages[message].is_scheduled;
-        let was_kept = self.queue.messages[message].is_kept();
-        self.queue.update_schedule(self.shell.now, message);
-        match (was_scheduled, self.queue.messages[message].is_scheduled) {
-            (true, false) => {
-                self.dispatch.let_go(&mut self.queue, &mut self.shell, message);
-            }
-            (false, true) if !was_kept => {
-                self.dispatch.keep_back(&mut self.queue, self.shell.now, message);
-            }
-            _ => {}
-        }
-        if self.queue.messages[message].is_scheduled {
-            self.apply_deadline(message);
-        }
-    }
-
-    /// Applies the deadline of the sender to a message that waits for its time.
-    fn apply_deadline(&mut self, message: MessageId) {
-        if self.queue.messages[message].held
-            || !self.queue.has_passed_deadline(self.shell.now, message)
-        {
-            return;
-        }
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            if self.queue.vertices[vertex].state == VertexState::Held {
-                self.has_expired(vertex);
-            }
-        }
-    }
-}
-
 impl Queue {
+    /// The next message whose times are to be compared with the present time.
+    pub(crate) fn next_schedule_check(&mut self, now: Timestamp) -> Option<MessageId> {
+        self.messages.schedules.take_check(now)
+    }
+
     /// Sets the times of a message that arrives, before its recipients are queued.
     pub(crate) fn schedule_arrival(
         &mut self,
@@ -227,7 +186,7 @@ impl Queue {
     }
 
     /// Sets whether a message is scheduled, and when it is checked next.
-    fn update_schedule(&mut self, now: Timestamp, message: MessageId) {
+    pub(crate) fn update_schedule(&mut self, now: Timestamp, message: MessageId) {
         let Some(schedule) = self.messages.schedules.of.get(&message) else { return };
         let open = schedule.next_open(now);
         let is_scheduled = open > now;
@@ -240,7 +199,7 @@ impl Queue {
         self.messages.schedules.check_at(message, next);
     }
 
-    fn has_passed_deadline(&self, now: Timestamp, message: MessageId) -> bool {
+    pub(crate) fn has_passed_deadline(&self, now: Timestamp, message: MessageId) -> bool {
         let message = &self.messages[message];
         let mut deadlines = message.fails_at().into_iter().chain(message.notice_at());
         deadlines.any(|deadline| deadline <= now)

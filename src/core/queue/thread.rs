@@ -2,12 +2,12 @@
 //!
 //! A thread owns the retry state of its destination. At most `maxthr` agents work on it.
 
+use crate::dispatch::AgentId;
 use crate::dispatch::window::WindowId;
-use crate::dispatch::{AgentId, RingId};
 use crate::list::{Links, List, ListKind};
 use crate::pool::{Id, Pool};
 use crate::queue::{
-    DeferralCount, Destination, RetryJump, RetryPosition, ThreadChain, Unreachable, Vertex,
+    DeferralCount, Destination, RetryJump, RetryPosition, RingId, ThreadChain, Unreachable, Vertex,
     VertexId, VertexState, Waves,
 };
 use serde::{Deserialize, Serialize};
@@ -313,11 +313,6 @@ impl Threads {
         // Those that were removed meanwhile are passed over.
         let mut changed = std::iter::from_fn(|| self.changed.pop_front());
         changed.find(|id| self.pool.get(*id).is_some_and(|thread| thread.is_changed))
-    }
-
-    /// Returns true if threads are marked as changed.
-    pub fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
     }
 
     /// Marks a thread: something outside it has changed that it depends on.

@@ -1,114 +1,104 @@
 //! The thread and the ring of a destination.
 
-use crate::Scheduler;
-use crate::admission::Admission;
-use crate::dispatch::{Dispatch, RingId};
-use crate::queue::{Destination, Queue, Thread, ThreadId};
-use crate::shell::Shell;
+use crate::context::Context;
+use crate::queue::{Destination, Queue, RingId, Thread, ThreadId};
+use std::rc::Rc;
+use zsched_config::Clause;
 
-impl Scheduler {
-    /// Returns the thread of a destination, and creates it if necessary.
-    pub(crate) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
-        if let Some(thread) = self.queue.threads.find(channel, host) {
-            self.reassign_ring(thread);
-            return thread;
-        }
-        let destination = Destination::new(channel, host);
-        let ring = self.ring_for(channel, host);
-        let last_step = self.queue.clock.number;
-        let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
-        self.join_ring(thread, ring);
-        self.queue.restore_paged_thread(
-            &mut self.dispatch,
-            &self.admission,
-            self.shell.now,
-            thread,
-        );
-        self.restore_thread(thread);
-        // The restored state does not include a window that has died since.
-        self.wait_with_window(thread);
-        thread
+impl Queue {
+    /// Adds a thread without vertices, which is to join a ring.
+    pub(crate) fn add_thread(&mut self, destination: Destination, ring: RingId) -> ThreadId {
+        self.threads.insert(Thread::new(destination, ring, self.clock.number))
     }
 
-    /// Returns the ring of a destination, and creates it if necessary.
-    ///
-    /// The ring is that of the present configuration.
-    pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
-        let clause = self.config.select_or_default(channel, host);
-        let (ring, is_new) = self.dispatch.rings.find_or_insert(&clause, channel, host);
-        if is_new && !self.overrides.limits.is_empty() {
-            self.dispatch.apply_limits_to_ring(&self.overrides, ring);
-        }
-        ring
+    /// Finds or adds the ring of a clause. Returns true with a ring that is new.
+    pub(crate) fn find_or_add_ring(
+        &mut self,
+        clause: &Rc<Clause>,
+        channel: &[u8],
+        host: &[u8],
+    ) -> (RingId, bool) {
+        self.rings.find_or_insert(clause, channel, host)
     }
 
+    /// Adds a thread to a ring.
     pub(crate) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
-        let threads = &mut self.dispatch.rings[ring].threads;
-        self.queue.threads[thread].ring = ring;
-        self.queue.threads[thread].ring_slot = threads.len();
-        threads.push(thread);
-        self.dispatch.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
-        self.dispatch.enqueue_due(&self.queue, &self.settings, self.shell.now, thread);
-        self.dispatch.reapply_limits_to_ring(&self.overrides, ring);
-        // Overrides are rare.
-        if !self.overrides.is_empty() {
-            self.queue.update_hold(&self.dispatch, &self.overrides, thread);
-            self.overrides.apply_limits_to_thread(&mut self.queue, thread);
-        }
-        self.join_window(thread);
+        let ring_ref = &mut self.rings[ring];
+        let thread_ref = &mut self.threads[thread];
+        (thread_ref.ring, thread_ref.ring_slot) = (ring, ring_ref.threads.len());
+        ring_ref.threads.push(thread);
+        ring_ref.recipients += u64::from(thread_ref.recipients);
     }
 
-    /// Removes a thread that has neither vertices nor agents.
-    pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
-        self.admission.keep_removed_thread(
-            &mut self.queue,
-            &self.dispatch,
-            &mut self.shell,
-            thread,
-        );
-        let thread_ref = &mut self.queue.threads[thread];
-        self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
+    /// Ends what is planned for a thread that has neither vertices nor agents.
+    pub(crate) fn end_thread(&mut self, cx: &mut Context, thread: ThreadId) {
+        let thread_ref = &mut self.threads[thread];
+        cx.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
-        let is_shifted = self.queue.is_shifted(thread);
-        self.shell.timers.change_thread(thread, is_shifted, [timer, None]);
-        self.queue.deferrals.remove(&thread);
-        self.queue.expiry_checks.remove(&thread);
-        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
-        self.dispatch.leave_ring(&mut self.queue, thread);
-        self.queue.threads.remove(thread);
+        let is_shifted = self.is_shifted(thread);
+        cx.timers.change_thread(thread, is_shifted, [timer, None]);
+        self.deferrals.remove(&thread);
+        self.expiry_checks.remove(&thread);
     }
-}
 
-impl Admission {
-    /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring(&mut self, dispatch: &mut Dispatch, shell: &mut Shell, ring: RingId) {
-        dispatch.leave_waitlist(ring);
-        dispatch.end_suspension(shell, ring);
-        self.partials.drop_ring(ring);
-        dispatch.rings.remove(ring);
+    /// Removes a thread that has ended.
+    pub(crate) fn remove_thread(&mut self, thread: ThreadId) {
+        self.leave_ring(thread);
+        self.threads.remove(thread);
     }
-}
 
-impl Dispatch {
+    /// Retires all rings, for those of a new configuration.
+    pub(crate) fn retire_rings(&mut self) {
+        self.rings.retire_all();
+        // Vertices still to be enqueued in jobs are enqueued in those of the new rings.
+        self.backfill.clear();
+    }
+
+    /// Applies the clause of its new ring to a thread.
+    pub(crate) fn apply_clause(&mut self, cx: &mut Context, thread: ThreadId, old: RingId) {
+        let old = self.rings[old].clause.clone();
+        let clause = self.clause(thread);
+        let is_etrn_only = clause.is_etrn_only();
+        if has_other_ages(&old, clause) {
+            self.threads[thread].expiry_check = Some(cx.now);
+        }
+        if old.is_etrn_only() != is_etrn_only {
+            self.deferrals.remove(&thread);
+        }
+        if is_etrn_only {
+            self.threads[thread].retry.unreachable = None;
+            self.threads[thread].waiting.set_all(None);
+        } else if old.is_etrn_only() {
+            let next = self.next_try_of_host(cx, thread);
+            self.threads[thread].waiting.set_all(Some(next));
+            self.threads[thread].waiting.wake_for_destination(cx.now);
+        }
+    }
+
+    /// Removes a thread, which is not ready, from its ring.
+    pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
+        self.drop_entries(thread);
+        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
+        let threads = &mut self.rings[ring].threads;
+        threads.swap_remove(slot);
+        if let Some(moved) = threads.get(slot) {
+            self.threads.pool_mut()[*moved].ring_slot = slot;
+        }
+        // If it was the last one, the ring is removed.
+        self.rings.mark(ring);
+    }
+
     /// Changes the number of recipients of a thread and its ring.
-    pub(crate) fn adjust_recipients(&mut self, queue: &mut Queue, thread: ThreadId, more: i64) {
-        let thread = &mut queue.threads[thread];
+    pub(crate) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
         thread.recipients = (i64::from(thread.recipients) + more) as u32;
         let ring = &mut self.rings[thread.ring];
         ring.recipients = (ring.recipients as i64 + more) as u64;
     }
+}
 
-    pub(crate) fn leave_ring(&mut self, queue: &mut Queue, thread: ThreadId) {
-        self.unready(queue, thread);
-        self.drop_entries(queue, thread);
-        let (ring, slot) = (queue.threads[thread].ring, queue.threads[thread].ring_slot);
-        self.rings[ring].recipients -= u64::from(queue.threads[thread].recipients);
-        let threads = &mut self.rings[ring].threads;
-        threads.swap_remove(slot);
-        if let Some(moved) = threads.get(slot) {
-            queue.threads.pool_mut()[*moved].ring_slot = slot;
-        }
-        // If it was the last one, the ring is removed.
-        self.serve_later(ring);
-    }
+/// Returns true if the ages that matter for a recipient differ between the clauses.
+fn has_other_ages(old: &Clause, new: &Clause) -> bool {
+    (old.expiry, old.expiry2, &old.report_times) != (new.expiry, new.expiry2, &new.report_times)
 }

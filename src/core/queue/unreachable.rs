@@ -3,8 +3,7 @@
 //! New mail is tried at once unless its destination is known to be unreachable
 //! (`docs/scheduling.md`, "What waits for a retry").
 
-use crate::Scheduler;
-use crate::dispatch::{AgentId, Dispatch};
+use crate::context::Context;
 use crate::queue::retry::seconds_of;
 use crate::queue::{Diagnosis, Queue, Retry, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
@@ -64,21 +63,30 @@ pub struct UnreachableReport {
     pub diagnosis: Option<Rc<Diagnosis>>,
 }
 
-impl Scheduler {
+impl Queue {
+    /// Forgets that a destination is unreachable: it is tried again.
+    pub(crate) fn forget_unreachable(&mut self, thread: ThreadId) {
+        self.threads[thread].retry.unreachable = None;
+        self.deferrals.remove(&thread);
+    }
+
     /// Marks a destination as unreachable until its next try.
     ///
     /// That is not before the time in `known`. Returns the time of the next try. The clause must
     /// not be `queueonly`.
-    pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
-        self.queue.apply_clock_step(&mut self.shell, thread);
-        let former = self.queue.threads[thread].retry.unreachable.as_deref();
+    pub(crate) fn mark_unreachable(
+        &mut self,
+        cx: &mut Context,
+        thread: ThreadId,
+        known: Unreachable,
+    ) -> Timestamp {
+        self.apply_clock_step(cx, thread);
+        let former = self.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.reason.is_firm());
-        let planned = former.map(|former| former.until).filter(|until| *until > self.shell.now);
-        let until = planned
-            .unwrap_or_else(|| self.queue.next_try_of_host(&self.dispatch, &mut self.shell, thread))
-            .max(known.until);
-        self.learned.revision += 1;
-        let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
+        let planned = former.map(|former| former.until).filter(|until| *until > cx.now);
+        let until = planned.unwrap_or_else(|| self.next_try_of_host(cx, thread)).max(known.until);
+        cx.learned_revision += 1;
+        let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
         // The try after the next one is spaced from the next one.
         steps.planned = seconds_of(until);
         match unreachable {
@@ -93,31 +101,27 @@ impl Scheduler {
     ///
     /// The destination has answered, or its last report does not blame it. So mail that waits only
     /// for the destination is due, and new mail is tried.
-    pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
-        self.queue.apply_clock_step(&mut self.shell, thread);
-        let retry = &mut self.queue.threads[thread].retry;
+    pub(crate) fn mark_reachable(&mut self, cx: &mut Context, thread: ThreadId) {
+        self.apply_clock_step(cx, thread);
+        let retry = &mut self.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.reason.is_firm()) {
             return;
         }
         retry.unreachable = None;
-        self.learned.revision += 1;
-        if self.queue.threads[thread].waiting.wake_for_destination(self.shell.now) {
-            self.dispatch.make_some_due(&mut self.queue, &self.settings, self.shell.now, thread);
+        cx.learned_revision += 1;
+        if self.threads[thread].waiting.wake_for_destination(cx.now) {
+            self.make_some_due(cx, thread);
         }
     }
-}
 
-impl Queue {
     /// Creates a cause from the report of an agent about a vertex.
     pub(crate) fn cause(
         &self,
-        dispatch: &Dispatch,
         now: Timestamp,
-        agent: AgentId,
+        pid: Option<u32>,
         vertex: VertexId,
         diagnosis: Option<Rc<Diagnosis>>,
     ) -> Cause {
-        let pid = dispatch.agents[agent].pid;
         let id = Some(self.messages[self.vertices[vertex].message].spool_id());
         Some(Rc::new(UnreachableReport { pid, id, at: now, diagnosis }))
     }

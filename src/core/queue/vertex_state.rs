@@ -2,47 +2,34 @@
 //!
 //! In rings that choose by message, the job of a vertex follows its state.
 
-use crate::dispatch::Dispatch;
 use crate::queue::{Queue, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
-impl Dispatch {
+impl Queue {
     /// Moves a vertex to another list of its thread, or none.
     ///
     /// It comes to the end of the list.
-    pub(crate) fn set_state(
-        &mut self,
-        queue: &mut Queue,
-        now: Timestamp,
-        vertex: VertexId,
-        to: VertexState,
-    ) {
-        self.dequeue_vertex(queue, vertex);
-        let thread = queue.vertices[vertex].thread;
-        queue.threads[thread].move_vertex(&mut queue.vertices, vertex, to);
-        self.enqueue_vertex(queue, now, vertex);
+    pub(crate) fn set_state(&mut self, now: Timestamp, vertex: VertexId, to: VertexState) {
+        self.dequeue_vertex(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
+        self.enqueue_vertex(now, vertex);
     }
 
     /// Moves a vertex to the head of its thread's due list.
-    pub(crate) fn set_due_first(&mut self, queue: &mut Queue, now: Timestamp, vertex: VertexId) {
-        self.dequeue_vertex(queue, vertex);
-        let thread = queue.vertices[vertex].thread;
-        queue.threads[thread].move_vertex_to_head(&mut queue.vertices, vertex);
-        self.enqueue_vertex(queue, now, vertex);
+    pub(crate) fn set_due_first(&mut self, now: Timestamp, vertex: VertexId) {
+        self.dequeue_vertex(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+        self.enqueue_vertex(now, vertex);
     }
 
     /// Adds a vertex to a job, if it is due.
-    pub(crate) fn enqueue_vertex(&mut self, queue: &Queue, now: Timestamp, vertex: VertexId) {
-        let vertex_ref = &queue.vertices[vertex];
+    pub(crate) fn enqueue_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
         if vertex_ref.state == VertexState::Due && self.rings.have_jobs() {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-            self.enqueue_entries(
-                queue,
-                now,
-                message,
-                queue.threads[thread].ring,
-                &[(thread, vertex)],
-            );
+            self.enqueue_entries(now, message, self.threads[thread].ring, &[(thread, vertex)]);
         }
     }
 }

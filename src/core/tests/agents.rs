@@ -389,7 +389,7 @@ fn many_hosts(hosts: u64) -> World {
 /// Ends all agents that have not asked for work yet in the given way. Returns their number.
 fn new_agents_end(world: &mut World, end: &AgentEnd) -> usize {
     let has_never_asked = |agent: &&AgentId| {
-        let agent = world.core.dispatch.agents.get(**agent);
+        let agent = world.core.dispatch.agents().get(**agent);
         agent.is_some_and(|agent| agent.owed.front() == Some(&crate::dispatch::agent::Owed::Start))
     };
     let newborns: Vec<AgentId> = world.started.iter().filter(has_never_asked).copied().collect();
@@ -417,7 +417,7 @@ fn failed_agent_start_suspends_ring() {
         let (agent, _) = world.hungry_new_agent();
         world.pass_seconds(1);
         assert!(world.started.len() >= before + 15, "{} after {before}", world.started.len());
-        assert!(world.core.dispatch.agents.get(agent).is_some());
+        assert!(world.core.dispatch.agents().get(agent).is_some());
     }
 }
 

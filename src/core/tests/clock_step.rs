@@ -32,8 +32,8 @@ fn set_clock(world: &mut World, step: ClockStep) {
 }
 
 fn told(world: &World) -> usize {
-    let number = world.core.queue.clock.number;
-    world.core.queue.threads.iter().filter(|(_, thread)| thread.last_step == number).count()
+    let threads = world.core.queue.threads().iter();
+    threads.filter(|(id, _)| world.core.queue.is_shifted(*id)).count()
 }
 
 #[test]

@@ -9,8 +9,8 @@ fn etrn_wakes_only_threads_of_host_on_all_channels() {
     world.message(2, &["smtp/a.x"]);
     let waits = |world: &World, to: &str| {
         let (channel, host) = to.split_once('/').expect("channel/host");
-        let thread = world.core.queue.threads.find(channel.as_bytes(), host.as_bytes());
-        !world.core.queue.threads[thread.expect("it is queued")].waiting.is_empty()
+        let thread = world.core.queue.threads().find(channel.as_bytes(), host.as_bytes());
+        !world.core.queue.thread(thread.expect("it is queued")).waiting.is_empty()
     };
     world.handle(Event::Etrn(b"a.x"));
     let waiting = ["smtp/a.x", "local/a.x", "smtp/b.x", "smtp/aa.x"].map(|to| waits(&world, to));
@@ -24,7 +24,7 @@ fn host_index_examines_only_threads_of_host() {
     for number in 1..=2000 {
         world.message(number, &[&format!("smtp/h{number}.x"), &format!("local/h{number}.x")]);
     }
-    let threads = &world.core.queue.threads;
+    let threads = world.core.queue.threads();
     assert_eq!((threads.len(), threads.of_host(b"h7.x").count()), (4000, 2));
     assert!(threads.host_candidates(b"h7.x") < 10, "hosts with the same hash are few");
     assert_eq!(threads.of_host(b"no.x").count(), 0);
@@ -38,5 +38,5 @@ fn host_index_is_rebuilt_after_checkpoint() {
     let kept = postcard::from_bytes(&kept).expect("it can be read");
     let core = Scheduler::restore(kept, Rc::new(config("*/*\n\tcommand=x\n"))).expect("it fits");
     core.check_invariants();
-    assert_eq!(core.queue.threads.of_host(b"b.x").count(), 1);
+    assert_eq!(core.queue.threads().of_host(b"b.x").count(), 1);
 }

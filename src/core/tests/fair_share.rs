@@ -28,7 +28,13 @@ impl Rivals {
     fn second_passes(&mut self, more: impl Fn(&str) -> Option<String>) {
         self.world.pass_seconds(1);
         for agent in self.world.started.clone() {
-            if self.world.core.dispatch.agents.get(agent).is_none_or(|agent| agent.owed.is_empty())
+            if self
+                .world
+                .core
+                .dispatch
+                .agents()
+                .get(agent)
+                .is_none_or(|agent| agent.owed.is_empty())
             {
                 continue;
             }
@@ -57,9 +63,9 @@ impl Rivals {
 
     fn agents_end(&mut self) {
         for agent in self.world.started.clone() {
-            let is_ending = self.world.core.dispatch.agents.counts.ending.contains(&agent);
+            let is_ending = self.world.core.dispatch.agents().counts.ending.contains(&agent);
             let has_jobs =
-                self.world.core.dispatch.agents.get(agent).is_some_and(|a| a.jobs().count() > 0);
+                self.world.core.dispatch.agents().get(agent).is_some_and(|a| a.jobs().count() > 0);
             if is_ending && !has_jobs {
                 self.world.take_lines(agent);
                 self.world.dies(agent, AgentEnd::Exited(0));
@@ -92,7 +98,7 @@ fn busy_ring_gives_agent_to_ring_without_one() {
         let seen = rivals.ended.iter().position(|host| host == "quiet");
         assert!(seen < Some(30), "{limits}: {seen:?} of {}", rivals.ended.len());
         assert_eq!(
-            rivals.world.core.dispatch.agents.len(),
+            rivals.world.core.dispatch.agents().len(),
             3,
             "{limits}: the place is not left empty"
         );
@@ -126,7 +132,7 @@ fn maxchannel_does_not_end_agents_of_other_channels() {
     let first = rivals.world.started[0];
     let more = |host: &str| Some(format!("{}/{host}", if host == "e" { "d" } else { "c" }));
     (0..30).for_each(|_| rivals.second_passes(more));
-    assert!(rivals.world.core.dispatch.agents.get(first).is_some(), "it still delivers to e");
+    assert!(rivals.world.core.dispatch.agents().get(first).is_some(), "it still delivers to e");
     assert!(rivals.count("b1") > 5 && rivals.count("b2") > 5);
 }
 
@@ -140,7 +146,7 @@ fn only_agent_of_ring_stays_while_another_ring_has_two() {
     rivals.mail(&["d/quiet"]);
     (0..3).for_each(|_| rivals.second_passes(busy));
     assert_eq!(rivals.count("quiet"), 1);
-    assert!(rivals.world.core.dispatch.agents.get(only).is_some());
+    assert!(rivals.world.core.dispatch.agents().get(only).is_some());
 }
 
 #[test]
@@ -152,7 +158,8 @@ fn ring_with_lower_maxta_gets_agent_eventually() {
     (0..9).for_each(|_| rivals.second_passes(busy));
     assert_eq!(rivals.count("quiet"), 1, "{:?}", rivals.ended);
     (0..9).for_each(|_| rivals.second_passes(busy));
-    let at_work = rivals.world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
+    let at_work =
+        rivals.world.core.dispatch.agents().values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 4, "the busy rings have their agents again");
 }
 
@@ -165,7 +172,7 @@ fn rings_take_turns_under_fork_rate() {
     world.message(22, &["e/h"]);
     world.pass_seconds(1);
     let ring_of = |agent: &AgentId| {
-        world.core.dispatch.rings[world.core.dispatch.agents[*agent].ring].channel.clone()
+        world.core.queue.ring(world.core.dispatch.agents()[*agent].ring).channel.clone()
     };
     let channels: Vec<_> = world.started[2..].iter().map(ring_of).collect();
     assert_eq!(channels, [b"d"[..].into(), b"e"[..].into()]);

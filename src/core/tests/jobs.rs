@@ -305,14 +305,14 @@ fn reload_enqueues_large_thread_in_steps() {
     world.handle(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
     world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order });
-    assert!(!world.core.dispatch.backfill.is_empty());
+    assert!(world.core.queue.has_backfill());
     for _ in 0..500 {
         turn(&mut world);
         world.handle(Event::Tick);
     }
     assert_eq!(turn(&mut world), 5 + 208);
-    assert_eq!(world.core.queue.threads.len(), 0);
-    assert!(world.core.dispatch.backfill.is_empty());
+    assert_eq!(world.core.queue.threads().len(), 0);
+    assert!(!world.core.queue.has_backfill());
 }
 
 /// The wait of a thread with very many entries ends, and they become due in steps.
@@ -326,12 +326,12 @@ fn large_wave_becomes_due_in_steps() {
     world.agent_line(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
-    while !world.core.queue.deferrals.is_empty() {
+    while world.core.queue.has_deferrals() {
         world.handle(Event::Tick);
     }
     world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
     let waiting = |world: &World| {
-        world.core.queue.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
+        world.core.queue.threads().iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
     };
     assert_eq!(waiting(&world), 190);
     // Meanwhile some of them are deferred again, and others arrive.
@@ -346,7 +346,7 @@ fn large_wave_becomes_due_in_steps() {
     let jobs = world.take_lines(agent);
     let bursts = world.works(agent, jobs, "ok3");
     assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
-    assert_eq!(world.core.queue.threads.len(), 0);
+    assert_eq!(world.core.queue.threads().len(), 0);
 }
 
 /// Bulk for 500 hosts; an urgent message comes in the middle, or its priority is set then.

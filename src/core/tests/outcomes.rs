@@ -423,7 +423,7 @@ fn large_thread(slots: &str) -> World {
 /// Checks that due vertices are deferred in steps, and that agents get none of them meanwhile.
 fn is_put_off_in_steps(mut world: World, agent: AgentId) {
     let due =
-        |world: &World| world.core.queue.threads.iter().map(|(_, thread)| thread.due.len()).sum();
+        |world: &World| world.core.queue.threads().iter().map(|(_, thread)| thread.due.len()).sum();
     let mut left: usize = due(&world);
     assert!((80..100).contains(&left), "{left}");
     while left > 0 {
@@ -465,7 +465,7 @@ fn etrn_cancels_deferral_in_steps() {
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/100\t\tdeferall cannot connect");
     world.handle(Event::Etrn(b"a.test"));
-    assert!(world.core.queue.deferrals.is_empty());
+    assert!(!world.core.queue.has_deferrals());
     world.hungry(agent);
     assert_eq!(world.take_lines(agent).len(), 99);
 }

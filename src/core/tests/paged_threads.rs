@@ -37,7 +37,7 @@ fn paged_out(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>
         }
     }
     assert_eq!(records.len() as u64, messages);
-    assert_eq!(world.core.queue.threads.len(), 0, "the thread is gone");
+    assert_eq!(world.core.queue.threads().len(), 0, "the thread is gone");
     (world, records)
 }
 
@@ -50,8 +50,8 @@ fn load_again(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
 }
 
 fn window(world: &World) -> usize {
-    let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-    world.core.dispatch.window_size(&world.core.queue.threads[thread])
+    let thread = world.core.queue.threads().find(b"c", b"h.test").expect("a thread");
+    world.core.dispatch.window_size(&world.core.queue, world.core.queue.thread(thread))
 }
 
 /// A second scheduler on the same spool.
@@ -87,7 +87,7 @@ fn dead_host_is_probed_after_paging() {
     world.started.clear();
     load_again(&mut world, records);
     assert_eq!(window(&world), 1, "one agent tries the host first");
-    let at_work = world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
+    let at_work = world.core.dispatch.agents().values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 1);
 }
 
@@ -118,10 +118,10 @@ fn learned_state_is_kept_while_files_wait_for_room() {
     next.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     next.handle(Event::InitialScanDone);
     next.pass_seconds(599);
-    assert!(next.core.learned.unclaimed.is_some());
+    assert!(next.core.learned.has_unclaimed());
     next.pass_seconds(600);
-    assert!(next.core.learned.unclaimed.is_some());
+    assert!(next.core.learned.has_unclaimed());
     next.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     next.pass_seconds(600);
-    assert!(next.core.learned.unclaimed.is_none());
+    assert!(!next.core.learned.has_unclaimed());
 }

@@ -193,10 +193,7 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     let mut next = World::new(CF);
     next.now = world.now + Duration::from_secs(10);
     // It has other text numbers by then.
-    next.core
-        .admission
-        .paging
-        .keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
+    next.core.admission.keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
     all.into_iter().for_each(|learned| next.handle(Event::Learned(learned)));
     // It ends before these messages are loaded.
     let all = learned_state(&next, &());

@@ -93,8 +93,11 @@ fn deferall_for_unloaded_recipient_counts_against_window() {
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/500\tsmtp; x\x01delayed\x014.4.1\tdeferall not in memory");
     world.hungry(agent);
-    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
-    assert_eq!(world.core.dispatch.window_size(&world.core.queue.threads[thread]), 1);
+    let thread = world.core.queue.threads().find(b"c", b"a.test").expect("a thread");
+    assert_eq!(
+        world.core.dispatch.window_size(&world.core.queue, world.core.queue.thread(thread)),
+        1
+    );
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn report_about_unloaded_recipient_names_relay() {
         agent,
         "1/500\tx\x01ok\x012.0.0\x01smtp; 250\x01dns; mx.test\tok3 not in memory",
     );
-    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
+    let thread = world.core.queue.threads().find(b"c", b"a.test").expect("a thread");
     let relay = world.core.dispatch.learned_relay(&world.core.queue, thread);
     assert_eq!(relay, Some(&b"mx.test"[..]));
 }

@@ -148,9 +148,9 @@ fn is_sweeping(world: &World) -> bool {
 }
 
 fn is_settled(world: &World, number: u64) -> bool {
-    let thread = world.core.queue.threads.find(b"c", format!("h{number}.test").as_bytes());
-    let thread = &world.core.queue.threads[thread.expect("it is queued")];
-    !world.core.dispatch.rings[thread.ring].is_retired
+    let thread = world.core.queue.threads().find(b"c", format!("h{number}.test").as_bytes());
+    let thread = world.core.queue.thread(thread.expect("it is queued"));
+    !world.core.queue.ring(thread.ring).is_retired
 }
 
 /// Delivers all jobs of an agent, including those it gets then. Returns their number.
@@ -243,11 +243,11 @@ fn wakeup_moves_thread_to_new_clause() {
         |retries| format!("c/*\n\tmaxring=1 interval=1m retries={retries} skew=1 command=x\n");
     let mut world = crowded(&text(1));
     let (agent, _) = world.hungry_new_agent();
-    let threads: Vec<_> = world.core.queue.threads.iter().map(|(id, _)| id).collect();
+    let threads: Vec<_> = world.core.queue.threads().iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(LATE as usize - 20) {
         let reason = UnreachableReason::HostDown;
         let known = Unreachable { until: world.now, reason, cause: None };
-        world.core.block_thread(thread, known, DeferralNote::None);
+        world.core.queue.block_thread(&mut world.core.cx, thread, known, DeferralNote::None);
     }
     // The late ones wake up before the sweep reaches them.
     world.now += Duration::from_secs(60);

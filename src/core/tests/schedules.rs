@@ -159,7 +159,7 @@ fn many_scheduled_messages_are_released_in_steps() {
         world.handle(Event::Tick);
         turns += 1;
         let due =
-            world.core.queue.threads.iter().map(|(_, thread)| thread.due.len()).sum::<usize>();
+            world.core.queue.threads().iter().map(|(_, thread)| thread.due.len()).sum::<usize>();
         assert!(due <= 10 * turns, "turn {turns}: {due}");
     }
     assert!(turns >= 10);

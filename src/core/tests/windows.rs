@@ -9,7 +9,7 @@ const STEERED: &str = "c/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 expiry
 /// Each new agent that has not been read asks for work.
 fn wake_up(world: &mut World) {
     for agent in world.started.clone() {
-        if world.core.dispatch.agents.get(agent).is_some_and(|agent| agent.fed_at.is_none()) {
+        if world.core.dispatch.agents().get(agent).is_some_and(|agent| agent.fed_at.is_none()) {
             world.hungry(agent);
         }
     }
@@ -41,10 +41,10 @@ fn begun() -> World {
 }
 
 fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
-    let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
+    let thread = world.core.queue.threads().find(b"c", host.as_bytes()).expect("a thread");
     let whys = world.core.view().why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
-    (world.core.dispatch.window_size(&world.core.queue.threads[thread]), words)
+    (world.core.dispatch.window_size(&world.core.queue, world.core.queue.thread(thread)), words)
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn dead_destination_is_suspended_and_probed() {
     }
     let (_, words) = window_of(&world, "h.test");
     assert_eq!(words, ["retry"], "everything waits");
-    assert_eq!(world.core.queue.threads.iter().next().expect("one").1.waiting.len(), 30);
+    assert_eq!(world.core.queue.threads().iter().next().expect("one").1.waiting.len(), 30);
     // All count as tried, by two agents.
     assert_eq!(world.started.len(), 2);
     assert!(world.shows(30)[0].contains("tries=1 round"), "{:?}", world.shows(30));
@@ -105,7 +105,7 @@ fn dead_destination_is_suspended_and_probed() {
         .copied()
         .chain(world.started[2..].iter().copied())
         .filter(|agent| {
-            world.core.dispatch.agents.get(*agent).is_some_and(|agent| agent.thread.is_some())
+            world.core.dispatch.agents().get(*agent).is_some_and(|agent| agent.thread.is_some())
         })
         .collect();
     assert_eq!(at_work.len(), 1);
@@ -118,7 +118,7 @@ fn dead_destination_is_suspended_and_probed() {
     // The next one succeeds: the window is at its initial size.
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
-    let alive = world.core.dispatch.agents.iter().find(|(_, agent)| agent.thread.is_some());
+    let alive = world.core.dispatch.agents().iter().find(|(_, agent)| agent.thread.is_some());
     let prober = alive.expect("an agent at work").0;
     let last = job(&mut world, prober);
     ends(&mut world, prober, &last, "ok3");
@@ -200,8 +200,8 @@ fn window_key_pattern_makes_hosts_share_in_turn() {
     // Four agents for the three, and one for the other.
     assert_eq!(world.started.len(), 5);
     let agents = |world: &World, host: &str| {
-        let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
-        world.core.queue.threads[thread].agents.len()
+        let thread = world.core.queue.threads().find(b"c", host.as_bytes()).expect("a thread");
+        world.core.queue.thread(thread).agents.len()
     };
     let of_each: Vec<usize> =
         (1..=3).map(|host| agents(&world, &format!("h{host}.big.test"))).collect();
@@ -237,7 +237,10 @@ fn dead_shared_window_suspends_all_domains() {
             }
         }
     }
-    assert_eq!(world.core.queue.threads.iter().map(|(_, thread)| thread.attempts).sum::<u32>(), 7);
+    assert_eq!(
+        world.core.queue.threads().iter().map(|(_, thread)| thread.attempts).sum::<u32>(),
+        7
+    );
     for host in 1..=20 {
         assert!(world.shows(host)[0].contains("tries=1 no way"), "{:?}", world.shows(host));
     }
@@ -251,14 +254,14 @@ fn dead_shared_window_suspends_all_domains() {
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
     let at_work = |world: &World| {
-        let busy = world.core.dispatch.agents.iter().filter(|(_, agent)| agent.thread.is_some());
+        let busy = world.core.dispatch.agents().iter().filter(|(_, agent)| agent.thread.is_some());
         busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let prober: Vec<AgentId> = at_work(&world);
     let first = prober
         .into_iter()
         .find(|agent| {
-            world.core.dispatch.agents[*agent]
+            world.core.dispatch.agents()[*agent]
                 .last_destination
                 .as_ref()
                 .is_some_and(|to| to.host().ends_with(b"big.test"))
@@ -270,7 +273,7 @@ fn dead_shared_window_suspends_all_domains() {
     let busy = at_work(&world)
         .iter()
         .filter(|agent| {
-            let to = world.core.dispatch.agents[**agent].last_destination.as_ref();
+            let to = world.core.dispatch.agents()[**agent].last_destination.as_ref();
             to.is_some_and(|to| to.host().ends_with(b"big.test"))
         })
         .count();
@@ -305,7 +308,7 @@ fn window_key_mx_makes_hosts_of_relay_share() {
         );
         world.hungry(agent);
     }
-    let shared = world.core.dispatch.windows.iter().find(|(_, window)| window.name.is_some());
+    let shared = world.core.dispatch.windows().iter().find(|(_, window)| window.name.is_some());
     let window = shared.expect("a shared window").1;
     assert_eq!(window.name.as_deref(), Some(&b"mx.provider.test"[..]));
     assert!(window.agents <= 4, "{}", window.agents);
@@ -319,7 +322,7 @@ fn reload_keeps_needed_windows_only() {
     assert_eq!(window_of(&world, "h.test").0, 3);
     world.handle(Event::Configured(Rc::new(config("c/*\n\tmaxthr=7 command=x\n"))));
     assert_eq!(window_of(&world, "h.test").0, 7);
-    assert_eq!(world.core.dispatch.windows.iter().count(), 0);
+    assert_eq!(world.core.dispatch.windows().iter().count(), 0);
 }
 
 #[test]
@@ -340,7 +343,7 @@ fn restart_keeps_windows() {
 const DOMAINS: u64 = 5000;
 
 fn dead_domains(world: &World) -> usize {
-    let threads = world.core.queue.threads.iter();
+    let threads = world.core.queue.threads().iter();
     threads
         .filter(|(_, thread)| {
             let known = thread.retry.unreachable.as_ref();
@@ -357,10 +360,10 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
         world.message(domain, &[&format!("c/h{domain}.big.test")]);
     }
     assert_eq!(world.started.len(), 4);
-    assert_eq!(world.core.dispatch.windows.iter().count(), 1);
+    assert_eq!(world.core.dispatch.windows().iter().count(), 1);
     wake_up(&mut world);
     let mut attempts = 0;
-    while world.core.dispatch.windows.iter().all(|(_, window)| window.resume.is_none()) {
+    while world.core.dispatch.windows().iter().all(|(_, window)| window.resume.is_none()) {
         let agent = world.started[attempts % 4];
         let job = job(&mut world, agent);
         ends(&mut world, agent, &job, "deferall\tno way");
@@ -381,7 +384,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
         attempts += 1;
     }
     assert_eq!(dead_domains(&world), DOMAINS as usize);
-    let tried: u32 = world.core.queue.threads.iter().map(|(_, thread)| thread.attempts).sum();
+    let tried: u32 = world.core.queue.threads().iter().map(|(_, thread)| thread.attempts).sum();
     assert_eq!(tried as usize, attempts, "no agent for each domain");
     assert_eq!(world.started.len(), 4);
     for domain in 1..=DOMAINS {
@@ -394,7 +397,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     wake_up(&mut world);
     assert_eq!(dead_domains(&world), 0);
     let at_work = |world: &World| {
-        let busy = world.core.dispatch.agents.iter().filter(|(_, agent)| agent.thread.is_some());
+        let busy = world.core.dispatch.agents().iter().filter(|(_, agent)| agent.thread.is_some());
         busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let probe = at_work(&world);
@@ -439,8 +442,8 @@ fn retryat_does_not_keep_window_from_dying_again() {
     world.messages(1..=10, "c/h.test");
     wake_up(&mut world);
     let block = |world: &World| {
-        let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-        world.core.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason)
+        let thread = world.core.queue.threads().find(b"c", b"h.test").expect("a thread");
+        world.core.queue.thread(thread).retry.unreachable.as_ref().map(|known| known.reason)
     };
     let agents = world.started.clone();
     let slow = job(&mut world, agents[1]);
@@ -456,7 +459,7 @@ fn retryat_does_not_keep_window_from_dying_again() {
     assert_eq!(block(&world), None);
     while block(&world).is_none() {
         let at_work =
-            world.core.dispatch.agents.iter().find(|(_, agent)| agent.jobs().next().is_some());
+            world.core.dispatch.agents().iter().find(|(_, agent)| agent.jobs().next().is_some());
         let agent = at_work.expect("the failures come to an end").0;
         let last = job(&mut world, agent);
         ends(&mut world, agent, &last, "deferall cannot connect");

@@ -14,10 +14,10 @@ mod threads;
 
 pub(crate) use restore::{RestoreAction, RestoredMessage};
 
-use crate::Scheduler;
 use crate::action::Action;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
@@ -26,7 +26,6 @@ use crate::query::view::View;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
-use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,11 +66,6 @@ pub struct PagingState {
 }
 
 impl PagingState {
-    /// Stores a text for records. Returns its number.
-    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.texts.store(text)
-    }
-
     /// Panics if a limit is exceeded, or paging waits without a timer.
     pub fn check(&self, timers: &Timers) {
         assert_eq!(timers.has(Timer::PageOut), self.has_timer, "timer of paging");
@@ -82,52 +76,60 @@ impl PagingState {
     }
 }
 
-impl Scheduler {
+impl Admission {
     /// Pages out some messages that only wait.
-    pub(crate) fn evict_some(&mut self) {
-        self.admission.paging.has_timer = false;
-        if self.admission.paging.waiting == Backlog::None {
+    pub(crate) fn evict_some(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        cx: &mut Context,
+    ) {
+        self.paging.has_timer = false;
+        if self.paging.waiting == Backlog::None {
             return;
         }
-        let slots = self.queue.messages.slots();
-        let end = slots.min(self.admission.paging.cursor + MAX_EXAMINED_PER_TURN);
+        let slots = queue.messages().slots();
+        let end = slots.min(self.paging.cursor + MAX_EXAMINED_PER_TURN);
         // No more at a time than others need soon.
-        let limit = self.config.parameters.memory().map_or(0, |limits| limits.messages);
+        let limit = cx.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = MAX_EVICTIONS_PER_TURN.min(limit.div_ceil(8));
         let mut unloaded = 0;
-        while self.admission.paging.cursor < end && unloaded < most {
-            if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
-                && self.admission.can_evict(&self.queue, message)
+        while self.paging.cursor < end && unloaded < most {
+            if let Some(message) = queue.messages().at(self.paging.cursor)
+                && self.can_evict(queue, message)
             {
-                self.admission.evict(&mut self.queue, &mut self.dispatch, &mut self.shell, message);
+                self.evict(queue, dispatch, cx, message);
                 unloaded += 1;
             }
-            self.admission.paging.cursor += 1;
+            self.paging.cursor += 1;
         }
-        self.admission.paging.evicted_in_pass |= unloaded > 0;
-        let mut next = self.shell.now;
-        if self.admission.paging.cursor >= slots {
-            self.admission.paging.cursor = 0;
-            if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
-                next = self.shell.now + EMPTY_PASS_WAIT;
+        self.paging.evicted_in_pass |= unloaded > 0;
+        let mut next = cx.now;
+        if self.paging.cursor >= slots {
+            self.paging.cursor = 0;
+            if !std::mem::take(&mut self.paging.evicted_in_pass) {
+                next = cx.now + EMPTY_PASS_WAIT;
             }
         }
-        self.admission.schedule_eviction(&mut self.shell, next);
+        self.schedule_eviction(cx, next);
     }
-}
 
-impl Admission {
+    /// Stores a text for records. Returns its number.
+    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        self.paging.texts.store(text)
+    }
+
     /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, shell: &mut Shell, waiting: Backlog) {
+    pub(crate) fn backlog_changed(&mut self, cx: &mut Context, waiting: Backlog) {
         self.paging.waiting = waiting;
         if waiting != Backlog::None {
-            self.schedule_eviction(shell, shell.now);
+            self.schedule_eviction(cx, cx.now);
         }
     }
 
-    fn schedule_eviction(&mut self, shell: &mut Shell, time: Timestamp) {
+    fn schedule_eviction(&mut self, cx: &mut Context, time: Timestamp) {
         if !std::mem::replace(&mut self.paging.has_timer, true) {
-            shell.timers.add(time, Timer::PageOut);
+            cx.timers.add(time, Timer::PageOut);
         }
     }
 
@@ -151,12 +153,12 @@ impl Admission {
             owes_report,
             report,
             ..
-        } = queue.messages[message];
+        } = *queue.message(message);
         let is_read = !is_rereading && !wants_alternative && !is_partial;
         let is_held = held || priority >= KEPT_PRIORITY;
         let is_free = !is_held && is_read && !is_removing && !is_forgotten;
         let only_waits = |vertex: VertexId| {
-            let vertex = &queue.vertices[vertex];
+            let vertex = queue.vertex(vertex);
             let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
                 && self.paging.waiting == Backlog::New;
@@ -164,41 +166,41 @@ impl Admission {
                 || is_scheduled && vertex.state == VertexState::Held;
             (waits || yields_place) && vertex.after_job == AfterJob::Usual
         };
-        let mut vertices = queue.messages[message].vertices.iter(&queue.vertices);
+        let mut vertices = queue.message(message).vertices.iter(queue.vertices());
         let is_reported = !owes_report && report == SenderReportState::None;
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
-    /// Pages out a message: its record goes to the shell.
+    /// Pages out a message: its record goes to the cx.
     fn evict(
         &mut self,
         queue: &mut Queue,
         dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
-        let vertices = queue.messages[message].vertices.to_vec(&queue.vertices);
+        let vertices = queue.vertices_of(message);
         let mut known: Vec<PagedVertex> =
             vertices.iter().map(|v| self.paged_record(queue, *v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| match queue.vertices[*vertex].state {
-            VertexState::Due => Some(shell.now),
-            _ => queue.next_work_time(dispatch, *vertex),
+        let ends = vertices.iter().filter_map(|vertex| match queue.vertex(*vertex).state {
+            VertexState::Due => Some(cx.now),
+            _ => queue.next_work_time(*vertex),
         });
         let until = ends.min();
         let record = PagedMessage {
-            modified: queue.messages[message].modified,
-            recipients: queue.messages[message].pending,
-            is_scheduled: queue.messages[message].is_scheduled,
+            modified: queue.message(message).modified,
+            recipients: queue.message(message).pending,
+            is_scheduled: queue.message(message).is_scheduled,
             vertices: known.into(),
         };
         self.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
-            self.evict_vertex(queue, dispatch, shell, vertex, until);
+            self.evict_vertex(queue, dispatch, cx, vertex, until);
         }
-        let name = queue.messages[message].name.clone();
-        queue.messages.remove(message);
-        shell.act(Action::PageOut { name, until, record: Box::new(record) });
+        let name = queue.message(message).name.clone();
+        queue.remove_message(message);
+        cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 
     /// Removes a vertex that waits until a time from memory.
@@ -206,32 +208,27 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         vertex: VertexId,
         until: Option<Timestamp>,
     ) {
-        let (message, thread) = (queue.vertices[vertex].message, queue.vertices[vertex].thread);
-        self.keep_retry(queue, dispatch, shell, thread, until);
-        let pending = queue.vertices[vertex].pending;
-        queue.messages[message].pending -= pending;
-        dispatch.adjust_recipients(queue, thread, -i64::from(pending));
-        queue.messages[message].vertices.remove(&mut queue.vertices, vertex);
-        dispatch.set_state(queue, shell.now, vertex, VertexState::Finished);
-        queue.vertices.remove(vertex);
+        let thread = queue.vertex(vertex).thread;
+        self.keep_retry(queue, dispatch, cx, thread, until);
+        queue.evict_vertex(cx.now, vertex);
     }
 
     pub(crate) fn paged_record(&mut self, queue: &Queue, vertex: VertexId) -> PagedVertex {
         let due = queue.own_due(vertex);
-        let vertex = &queue.vertices[vertex];
-        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.paging.keep_text(text));
-        let to = &queue.threads[vertex.thread].destination;
+        let vertex = queue.vertex(vertex);
+        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.keep_text(text));
+        let to = &queue.thread(vertex.thread).destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
     /// Requests hosts whose paged-out mail is to be loaded.
     pub(crate) fn request_paged_hosts<'h>(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         hosts: impl Iterator<Item = &'h [u8]>,
     ) {
         if self.paging.threads.is_empty() && self.paging.recipients == 0 {
@@ -240,40 +237,7 @@ impl Admission {
         let hosts: Vec<&[u8]> = hosts.collect();
         hosts.iter().for_each(|host| self.paging.wake_host(host));
         let wanted = hosts.into_iter().map(HostFilter::of_host).collect();
-        shell.act(Action::RequestPagedHosts(wanted));
-    }
-}
-
-impl Queue {
-    /// The next time at which a waiting vertex needs work.
-    ///
-    /// `None` is only on request.
-    pub(crate) fn next_work_time(
-        &self,
-        dispatch: &Dispatch,
-        vertex: VertexId,
-    ) -> Option<Timestamp> {
-        let vertex_ref = &self.vertices[vertex];
-        if vertex_ref.state == VertexState::Held {
-            return self.messages.schedules.next_change_of(vertex_ref.message);
-        }
-        let thread = &self.threads[vertex_ref.thread];
-        let wakeup =
-            thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
-        let deadline = self.next_age_event(dispatch, vertex);
-        wakeup.into_iter().chain(deadline).min()
-    }
-
-    /// Own due time of a waiting vertex.
-    ///
-    /// `None` if it waits only for the destination.
-    pub(crate) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.vertices[vertex];
-        let waiting = &self.threads[vertex.thread].waiting;
-        let is_own =
-            vertex.state == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
-        let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
-        due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
+        cx.act(Action::RequestPagedHosts(wanted));
     }
 }
 
@@ -285,7 +249,7 @@ impl<'s> View<'s> {
 
     /// Number of messages in memory.
     pub fn loaded(self) -> usize {
-        self.core.queue.messages.len()
+        self.core.queue.messages().len()
     }
 
     /// Returns true if a paged-out message is about to be loaded.
@@ -300,10 +264,10 @@ impl<'s> View<'s> {
 
     /// Returns true if nothing is known about a message that arrives.
     pub fn is_new(self, number: u64) -> bool {
-        self.core.queue.messages.find(number).is_none() && !self.is_being_restored(number)
+        self.core.queue.messages().find(number).is_none() && !self.is_being_restored(number)
     }
 
-    /// The last report of the shell.
+    /// The last report of the cx.
     ///
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.

@@ -2,8 +2,8 @@
 
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
+use crate::context::Context;
 use crate::queue::{MessageId, Queue, VertexId};
-use crate::shell::Shell;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
@@ -46,12 +46,41 @@ impl RestoreAction {
 }
 
 impl Admission {
+    /// Restores the state of a vertex.
+    ///
+    /// Its message was paged out, or is partial.
+    ///
+    /// Returns what happens with it; `None` if there is no record of the vertex.
+    pub(crate) fn restore_vertex(
+        &self,
+        queue: &mut Queue,
+        message: MessageId,
+        restored: Option<&RestoredMessage>,
+        vertex: VertexId,
+    ) -> Option<RestoreAction> {
+        let key = PagedVertex::key_of(&queue.thread(queue.vertex(vertex).thread).destination);
+        let (record, in_this_pass, wanted) = match self.partials.get(message) {
+            Some(partial) => {
+                let (record, in_this_pass) = *partial.learned.get(&key)?;
+                (record, in_this_pass, &partial.wanted)
+            }
+            None => (restored?.record.vertex(key)?, false, &restored?.wanted),
+        };
+        queue.restore_from_record(vertex, record, self.paging.texts.find(record.text()));
+        let due = record.due();
+        Some(match wanted.iter().any(|wanted| wanted.selects(record)) {
+            _ if in_this_pass => RestoreAction::Unloaded { due },
+            true => RestoreAction::Requested,
+            false => RestoreAction::of(record.attempts(), due),
+        })
+    }
+
     /// Prepares for a message that was paged out.
     ///
     /// It arrives next, unless its files are gone.
     pub(crate) fn prepare_restore(
         &mut self,
-        shell: &mut Shell,
+        cx: &mut Context,
         number: u64,
         record: PagedMessage,
         wanted: Vec<HostFilter>,
@@ -59,8 +88,8 @@ impl Admission {
         let recipients = u64::from(record.recipients);
         self.paging.recipients -= recipients.min(self.paging.recipients);
         // The arrival counts them again.
-        shell.counters.recipients_in -= recipients.min(shell.counters.recipients_in);
-        shell.counters.messages_in = shell.counters.messages_in.saturating_sub(1);
+        cx.counters.recipients_in -= recipients.min(cx.counters.recipients_in);
+        cx.counters.messages_in = cx.counters.messages_in.saturating_sub(1);
         self.paging.restored = Some((number, record));
         self.paging.wanted = wanted;
     }
@@ -71,38 +100,5 @@ impl Admission {
         let wanted = std::mem::take(&mut self.paging.wanted);
         let is_restored = number == arrival.name.number() && record.modified == arrival.modified;
         is_restored.then_some(RestoredMessage { record, wanted })
-    }
-}
-
-impl Queue {
-    /// Restores the state of a vertex.
-    ///
-    /// Its message was paged out, or is partial.
-    ///
-    /// Returns what happens with it; `None` if there is no record of the vertex.
-    pub(crate) fn restore_paged_vertex(
-        &mut self,
-        admission: &Admission,
-        message: MessageId,
-        restored: Option<&RestoredMessage>,
-        vertex: VertexId,
-    ) -> Option<RestoreAction> {
-        let vertex = &mut self.vertices[vertex];
-        let key = PagedVertex::key_of(&self.threads.pool()[vertex.thread].destination);
-        let (record, in_this_pass, wanted) = match admission.partials.get(message) {
-            Some(partial) => {
-                let (record, in_this_pass) = *partial.learned.get(&key)?;
-                (record, in_this_pass, &partial.wanted)
-            }
-            None => (restored?.record.vertex(key)?, false, &restored?.wanted),
-        };
-        record.restore_to(vertex);
-        vertex.diagnosis = admission.paging.texts.find(record.text());
-        let due = record.due();
-        Some(match wanted.iter().any(|wanted| wanted.selects(record)) {
-            _ if in_this_pass => RestoreAction::Unloaded { due },
-            true => RestoreAction::Requested,
-            false => RestoreAction::of(vertex.attempts.into(), due),
-        })
     }
 }

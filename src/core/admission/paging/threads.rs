@@ -2,11 +2,11 @@
 
 use crate::admission::Admission;
 use crate::admission::paging::PagingState;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::learned::LearnedThread;
 use crate::query::view::View;
 use crate::queue::{Destination, Queue, Retry, ThreadId, UnreachableReason, UnreachableReport};
-use crate::shell::Shell;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -61,26 +61,51 @@ fn without_text(retry: &Retry) -> Retry {
 }
 
 impl Admission {
+    /// Restores the state of a new thread, if it has paged-out messages.
+    pub(crate) fn restore_thread(
+        &self,
+        queue: &mut Queue,
+        dispatch: &mut Dispatch,
+        now: Timestamp,
+        thread: ThreadId,
+    ) {
+        let Some(kept) = self.paging.threads.get(&queue.thread(thread).destination) else {
+            return;
+        };
+        let (retry, window) = (kept.retry.clone(), kept.window);
+        // Other threads in the window have newer knowledge of its size.
+        if let Some(size) = window.filter(|_| dispatch.is_alone_in_window(queue, thread)) {
+            dispatch.restore_window(queue, thread, size);
+        }
+        let on_request = queue.clause(thread).is_etrn_only();
+        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
+        queue.set_retry(thread, retry);
+        if is_over || on_request {
+            dispatch.probe_dead_window(queue, thread);
+            queue.forget_unreachable(thread);
+        }
+    }
+
     /// Keeps the state of the thread of a paged-out message.
     pub(crate) fn keep_retry(
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
-        let until = until.unwrap_or(shell.now);
-        if let Some(kept) = self.update_paged_thread(queue, dispatch, shell, thread) {
+        let until = until.unwrap_or(cx.now);
+        if let Some(kept) = self.update_paged_thread(queue, dispatch, cx, thread) {
             kept.until = kept.until.max(until);
             return;
         }
-        self.paging.prune_threads(shell.now);
+        self.paging.prune_threads(cx.now);
         if self.paging.threads.len() < MAX_PAGED_THREADS {
             let new = PagedThread { retry: Retry::default(), window: None, until };
-            let destination = queue.threads[thread].destination.clone();
+            let destination = queue.thread(thread).destination.clone();
             self.paging.threads.insert(destination, new);
-            self.update_paged_thread(queue, dispatch, shell, thread);
+            self.update_paged_thread(queue, dispatch, cx, thread);
         }
     }
 
@@ -89,11 +114,11 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) {
         if !self.paging.threads.is_empty() {
-            self.update_paged_thread(queue, dispatch, shell, thread);
+            self.update_paged_thread(queue, dispatch, cx, thread);
         }
     }
 
@@ -102,12 +127,12 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) -> Option<&mut PagedThread> {
-        queue.apply_clock_step(shell, thread);
+        queue.apply_clock_step(cx, thread);
         let window = dispatch.learned_window(queue, thread);
-        let thread = &queue.threads[thread];
+        let thread = queue.thread(thread);
         let kept = self.paging.threads.get_mut(&thread.destination)?;
         (kept.retry, kept.window) = (without_text(&thread.retry), window);
         Some(kept)
@@ -118,33 +143,6 @@ impl Admission {
         for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);
-        }
-    }
-}
-
-impl Queue {
-    /// Restores the state of a new thread, if it has paged-out messages.
-    pub(crate) fn restore_paged_thread(
-        &mut self,
-        dispatch: &mut Dispatch,
-        admission: &Admission,
-        now: Timestamp,
-        thread: ThreadId,
-    ) {
-        let Some(kept) = admission.paging.threads.get(&self.threads[thread].destination) else {
-            return;
-        };
-        let (retry, window) = (kept.retry.clone(), kept.window);
-        // Other threads in the window have newer knowledge of its size.
-        if let Some(size) = window.filter(|_| dispatch.is_alone_in_window(self, thread)) {
-            dispatch.restore_window(self, thread, size);
-        }
-        let on_request = dispatch.rings[self.threads[thread].ring].clause.is_etrn_only();
-        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
-        self.threads[thread].retry = retry;
-        if is_over || on_request {
-            dispatch.probe_dead_window(self, thread);
-            self.threads[thread].retry.unreachable = None;
         }
     }
 }
@@ -166,7 +164,7 @@ impl<'s> View<'s> {
         if self.thread_id(destination.channel(), destination.host()).is_some() {
             return None;
         }
-        let relay = self.core.dispatch.windows.relays.of(destination);
+        let relay = self.core.dispatch.windows().relays.of(destination);
         LearnedThread::new(destination, &kept.retry, kept.window, relay)
     }
 }

@@ -23,11 +23,10 @@
 //! | [`recipient_room`] | these bounds, and the room that is left |
 //! | [`preemption_reserve`] | room for messages that preempt others |
 //! | [`schedule`] | which messages are checked for more to read, and when |
-//! | [`read_chunk`], [`add_chunk`] | more of a message is requested; its recipients join their threads |
+//! | [`read_chunk`] | more of a message is requested |
 //! | [`unload`] | deferred recipients are unloaded; the end of the file |
 //! | [`unloaded_reports`] | reports on unloaded recipients |
 
-mod add_chunk;
 mod recipient_room;
 mod preemption_reserve;
 mod read_chunk;
@@ -37,14 +36,12 @@ mod unloaded_reports;
 
 pub use recipient_room::RecipientRoom;
 
-use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
-use crate::dispatch::{Dispatch, RingId};
+use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
-use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
+use crate::queue::{MessageId, Queue, RingId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -120,12 +117,12 @@ impl PartialMessages {
             self.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
         assert_eq!(self.chunks_being_read, recipients, "recipients that are being read");
         self.check_extra();
-        for (id, message) in mail.messages.iter() {
+        for (id, message) in mail.messages().iter() {
             assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
         }
         let queued = self.queue.len() + usize::from(self.timer.is_some());
         for (id, partial) in &self.partial {
-            let message = &mail.messages[*id];
+            let message = mail.message(*id);
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let is_reported = message.report != SenderReportState::None;
             let waits = partial.reading.is_some() || message.is_kept() || is_at_work || is_reported;
@@ -137,41 +134,64 @@ impl PartialMessages {
     pub(super) fn get(&self, message: MessageId) -> Option<&PartialMessage> {
         self.partial.get(&message)
     }
-
-    /// Returns true if no message is partial.
-    pub fn is_empty(&self) -> bool {
-        self.partial.is_empty()
-    }
-}
-
-impl Scheduler {
-    /// Completes the arrival of a chunk: registers the message with its rings.
-    pub(crate) fn end_chunk(&mut self, message: MessageId) {
-        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        let rings: BTreeSet<RingId> = vertices
-            .map(|vertex| self.queue.threads[self.queue.vertices[vertex].thread].ring)
-            .collect();
-        self.admission.remove_from_readers(message);
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
-            partial.rings = rings.into_iter().collect();
-            if partial.unread.is_some() {
-                let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
-                self.admission.partials.jobs.extend(jobs);
-            }
-        }
-        self.dispatch.expect_entries(&self.queue, &self.admission, message);
-        self.apply_removal_order(message);
-    }
-}
-
-impl Queue {
-    /// Returns true if a message is partial.
-    fn is_partial(&self, message: MessageId) -> bool {
-        self.messages[message].is_partial
-    }
 }
 
 impl Admission {
+    /// Registers a message with the rings of its loaded recipients, of which it may get more.
+    pub(crate) fn register_with_rings(&mut self, queue: &mut Queue, message: MessageId) {
+        let vertices = queue.vertices_of(message).into_iter();
+        let rings: BTreeSet<RingId> =
+            vertices.map(|vertex| queue.thread(queue.vertex(vertex).thread).ring).collect();
+        self.remove_from_readers(message);
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            partial.rings = rings.into_iter().collect();
+            if partial.unread.is_some() {
+                let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
+                self.partials.jobs.extend(jobs);
+            }
+        }
+        self.expect_entries(queue, message);
+    }
+
+    /// Registers another chunk of a message, and drops recipients that are final from it.
+    ///
+    /// Returns false if its recipients are not to be queued.
+    pub(crate) fn chunk_arrived(
+        &mut self,
+        queue: &mut Queue,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &mut Arrival,
+    ) -> bool {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
+            return false;
+        };
+        partial.unread = arrival.next_offset;
+        queue.set_max_unread(message, arrival.max_unread);
+        if !arrival.locked.is_empty() {
+            let until = now + LOCKED_RETRY_INTERVAL;
+            partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        }
+        if partial.restarts {
+            return false;
+        }
+        for group in &mut arrival.groups {
+            group.offsets.retain(|offset| !partial.finals.contains(offset));
+        }
+        arrival.groups.retain(|group| !group.offsets.is_empty());
+        true
+    }
+
+    /// Sets the number of unread recipients in a message's jobs.
+    fn expect_entries(&self, queue: &mut Queue, message: MessageId) {
+        let unread = queue.max_unread(message);
+        let Some(partial) = self.partials.partial.get(&message) else {
+            return;
+        };
+        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
+        rings.for_each(|ring| queue.expect_entries(*ring, message, unread));
+    }
+
     /// Registers a partial message when its first chunk arrives.
     pub(crate) fn begin_partial(
         &mut self,
@@ -199,23 +219,17 @@ impl Admission {
             is_queued: false,
         };
         self.partials.partial.insert(message, partial);
-        queue.messages[message].is_partial = true;
-        queue.unread.insert(message, arrival.max_unread);
+        queue.set_partial(message, true);
+        queue.set_max_unread(message, arrival.max_unread);
     }
 
     /// Ends partial loading: the message is whole, or gone.
-    pub(crate) fn end_partial(
-        &mut self,
-        queue: &mut Queue,
-        dispatch: &mut Dispatch,
-        message: MessageId,
-    ) {
+    pub(crate) fn end_partial(&mut self, queue: &mut Queue, message: MessageId) {
         self.remove_from_readers(message);
-        queue.messages[message].is_partial = false;
-        queue.unread.remove(&message);
+        queue.set_partial(message, false);
         if let Some(partial) = self.partials.partial.remove(&message) {
             self.partials.chunks_being_read -= partial.reading.unwrap_or_default() as usize;
-            self.return_reserve(dispatch, message, &partial.extra);
+            self.return_reserve(queue, message, &partial.extra);
         }
     }
 
@@ -225,14 +239,14 @@ impl Admission {
     pub(crate) fn read_rest_for_removal(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
         if let Some(partial) = self.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
             partial.restarts |= partial.left.is_some();
         }
-        self.check_partial_soon(queue, shell, message);
+        self.check_partial_soon(queue, cx, message);
     }
 
     /// Causes a partial message to be read again from the beginning.
@@ -241,14 +255,14 @@ impl Admission {
     pub(crate) fn restart_reading(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) -> bool {
         let Some(partial) = self.partials.partial.get_mut(&message) else {
             return false;
         };
         partial.restarts = true;
-        self.check_partial_soon(queue, shell, message);
+        self.check_partial_soon(queue, cx, message);
         true
     }
 
@@ -269,22 +283,6 @@ impl Admission {
                 i64::MAX => left,
                 _ => left + step,
             });
-        }
-    }
-}
-
-impl Dispatch {
-    /// Sets the number of unread recipients in a message's jobs.
-    fn expect_entries(&mut self, queue: &Queue, admission: &Admission, message: MessageId) {
-        let unread = queue.max_unread(message);
-        let Some(partial) = admission.partials.partial.get(&message) else {
-            return;
-        };
-        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
-        for ring in rings {
-            if let Some(jobs) = &mut self.rings[*ring].jobs {
-                jobs.expect(message, unread);
-            }
         }
     }
 }

@@ -8,9 +8,8 @@
 
 use crate::admission::Admission;
 use crate::admission::partial::PartialMessages;
-use crate::dispatch::{Dispatch, RingId};
-use crate::queue::{MessageId, Queue};
-use crate::shell::Shell;
+use crate::context::Context;
+use crate::queue::{MessageId, Queue, RingId};
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 
@@ -39,16 +38,15 @@ impl Admission {
     /// A message without an unread part gets none.
     pub(crate) fn has_preempted(
         &mut self,
-        queue: &Queue,
-        dispatch: &mut Dispatch,
-        shell: &mut Shell,
+        queue: &mut Queue,
+        cx: &mut Context,
         ring: RingId,
         message: MessageId,
     ) {
         if queue.max_unread(message) == 0 {
             return;
         }
-        let RingRoom { usual, extra } = self.pools(queue, dispatch, ring);
+        let RingRoom { usual, extra } = self.pools(queue, ring);
         let slots = ((usual + extra) / 2) as u32;
         let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
@@ -59,15 +57,13 @@ impl Admission {
         }
         self.partials.with_reserve.insert((ring, message));
         if slots > 0 {
-            if let Some(jobs) = &mut dispatch.rings[ring].jobs {
-                jobs.keep_place_while_read(message);
-            }
-            self.check_partial_soon(queue, shell, message);
+            queue.keep_place_while_read(ring, message);
+            self.check_partial_soon(queue, cx, message);
         }
     }
 
     /// Returns the room that is left in a ring.
-    pub(super) fn pools(&self, queue: &Queue, dispatch: &Dispatch, ring: RingId) -> RingRoom {
+    pub(super) fn pools(&self, queue: &Queue, ring: RingId) -> RingRoom {
         let first = (ring, MessageId::FIRST);
         let with_reserve =
             self.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
@@ -75,11 +71,11 @@ impl Admission {
         for (_, message) in with_reserve {
             let partial = &self.partials.partial[message];
             let slots = partial.extra_in(ring) as usize;
-            let used = slots.min(queue.messages[*message].pending as usize);
+            let used = slots.min(queue.message(*message).pending as usize);
             taken += if partial.unread.is_some() { slots } else { used };
             filled += used;
         }
-        let ring = &dispatch.rings[ring];
+        let ring = queue.ring(ring);
         let limit = extra_slots(&ring.clause);
         // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
@@ -93,15 +89,13 @@ impl Admission {
     /// Takes back the extra room of a message no longer partial.
     pub(super) fn return_reserve(
         &mut self,
-        dispatch: &mut Dispatch,
+        queue: &mut Queue,
         message: MessageId,
         extra: &[(RingId, u32)],
     ) {
         for (ring, _) in extra {
             self.partials.with_reserve.remove(&(*ring, message));
-            if let Some(jobs) = &mut dispatch.rings[*ring].jobs {
-                jobs.expect(message, 0);
-            }
+            queue.expect_entries(*ring, message, 0);
         }
     }
 }

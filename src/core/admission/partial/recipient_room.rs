@@ -4,8 +4,8 @@
 
 use crate::admission::Admission;
 use crate::admission::partial::preemption_reserve::slots;
-use crate::dispatch::{Ring, RingId};
 use crate::query::view::View;
+use crate::queue::{Ring, RingId};
 use zsched_config::MemoryLimits;
 
 /// Room for recipients in memory.
@@ -34,12 +34,12 @@ impl RecipientRoom {
 
 impl<'s> View<'s> {
     pub(super) fn limits(self) -> Option<MemoryLimits> {
-        self.core.config.parameters.memory()
+        self.core.cx.config.parameters.memory()
     }
 
     /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn max_recipients(self) -> Option<usize> {
-        let ring_slots = self.core.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
+        let ring_slots = self.core.queue.rings().iter().map(|(_, ring)| slots(&ring.clause));
         self.bound_with(ring_slots.sum())
     }
 
@@ -65,7 +65,7 @@ impl<'s> View<'s> {
             let taken = ring.recipients as usize + self.core.admission.partials.chunks_being_read;
             self.max_recipients_of(ring).map(|max| max.saturating_sub(taken))
         };
-        let rings = self.core.dispatch.rings.iter();
+        let rings = self.core.queue.rings().iter();
         let fullest_ring = rings.filter_map(room_in_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let new_ring = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));

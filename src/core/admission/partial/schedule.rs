@@ -2,8 +2,8 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
-use crate::queue::{MessageId, Queue, ThreadId};
-use crate::shell::Shell;
+use crate::context::Context;
+use crate::queue::{MessageId, Queue, RingId};
 use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -37,8 +37,8 @@ impl Scheduler {
         let is_waiting = !again.is_empty();
         again.into_iter().for_each(|message| self.admission.queue_partial_check(message));
         if has_more || is_waiting {
-            let time = if has_more { NEXT_TURN } else { self.shell.now + RECHECK_INTERVAL };
-            self.admission.check_partials_at(&mut self.shell, time);
+            let time = if has_more { NEXT_TURN } else { self.cx.now + RECHECK_INTERVAL };
+            self.admission.check_partials_at(&mut self.cx, time);
         }
     }
 
@@ -46,7 +46,7 @@ impl Scheduler {
     ///
     /// Returns true if it must be checked again although nothing changes.
     fn check_partial(&mut self, message: MessageId) -> bool {
-        let message_ref = &self.queue.messages[message];
+        let message_ref = self.queue.message(message);
         let partial = &self.admission.partials.partial[&message];
         // Nothing of a kept message is delivered, but its removal may be ordered.
         let is_kept =
@@ -56,12 +56,12 @@ impl Scheduler {
         }
         let (unread, restarts) = (partial.unread, partial.restarts);
         self.unload_waiting(message);
-        let is_idle = self.queue.messages[message].vertices.is_empty()
-            && self.queue.messages[message].jobs == 0
-            && self.queue.messages[message].notes == 0;
+        let is_idle = self.queue.message(message).vertices.is_empty()
+            && self.queue.message(message).jobs == 0
+            && self.queue.message(message).notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
-                if self.sender_reports.sends_report_now(&mut self.queue, &mut self.shell, message) {
+                if self.sender_reports.sends_report_now(&mut self.queue, &mut self.cx, message) {
                     return false;
                 }
                 self.end_pass(message);
@@ -78,21 +78,21 @@ impl Admission {
     pub(crate) fn check_partial_soon(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         message: MessageId,
     ) {
         if queue.is_partial(message) {
             self.queue_partial_check(message);
-            self.check_partials_at(shell, NEXT_TURN);
+            self.check_partials_at(cx, NEXT_TURN);
         }
     }
 
-    pub(super) fn check_partials_at(&mut self, shell: &mut Shell, time: Timestamp) {
+    pub(super) fn check_partials_at(&mut self, cx: &mut Context, time: Timestamp) {
         if self.partials.timer.is_none_or(|timer| time < timer) {
             if let Some(timer) = self.partials.timer.replace(time) {
-                shell.timers.cancel(timer, Timer::ReadMore);
+                cx.timers.cancel(timer, Timer::ReadMore);
             }
-            shell.timers.add(time, Timer::ReadMore);
+            cx.timers.add(time, Timer::ReadMore);
         }
     }
 
@@ -100,11 +100,11 @@ impl Admission {
     pub(crate) fn check_first_partial_of_ring(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
-        thread: ThreadId,
+        cx: &mut Context,
+        ring: RingId,
     ) {
-        if let Some(message) = self.partials.first_of(queue.threads[thread].ring) {
-            self.check_partial_soon(queue, shell, message);
+        if let Some(message) = self.partials.first_of(ring) {
+            self.check_partial_soon(queue, cx, message);
         }
     }
 

@@ -16,8 +16,8 @@ const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
     pub(super) fn unload_waiting(&mut self, message: MessageId) {
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            let vertex_ref = &self.queue.vertices[vertex];
+        for vertex in self.queue.vertices_of(message) {
+            let vertex_ref = self.queue.vertex(vertex);
             if vertex_ref.state == VertexState::Waiting && vertex_ref.after_job == AfterJob::Usual {
                 self.unload_waiting_vertex(vertex);
             }
@@ -29,15 +29,15 @@ impl Scheduler {
         if self.has_expired(vertex) {
             return;
         }
-        let until = self.queue.next_work_time(&self.dispatch, vertex);
+        let until = self.queue.next_work_time(vertex);
         let (record, message) =
-            (self.admission.paged_record(&self.queue, vertex), self.queue.vertices[vertex].message);
+            (self.admission.paged_record(&self.queue, vertex), self.queue.vertex(vertex).message);
         // The recipients are counted again when they are read again.
-        self.shell.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
+        self.cx.counters.recipients_in -= u64::from(self.queue.vertex(vertex).pending);
         self.admission.evict_vertex(
             &mut self.queue,
             &mut self.dispatch,
-            &mut self.shell,
+            &mut self.cx,
             vertex,
             until,
         );
@@ -48,27 +48,27 @@ impl Scheduler {
     pub(super) fn end_pass(&mut self, message: MessageId) {
         let partial = &self.admission.partials.partial[&message];
         let until = match (partial.restarts, partial.left) {
-            (true, _) => Some(self.shell.now),
+            (true, _) => Some(self.cx.now),
             (false, None) => {
-                return self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
+                return self.admission.end_partial(&mut self.queue, message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
             (false, Some(left)) if self.overrides.has_removal_order(&self.queue, message) => {
-                Some(left.min(self.shell.now + LOCKED_RETRY_INTERVAL))
+                Some(left.min(self.cx.now + LOCKED_RETRY_INTERVAL))
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
         let record = PagedMessage {
-            modified: self.queue.messages[message].modified,
+            modified: self.queue.message(message).modified,
             recipients: 0,
             is_scheduled: false,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
-        self.admission.end_partial(&mut self.queue, &mut self.dispatch, message);
-        let name = self.queue.messages[message].name.clone();
-        self.queue.messages.remove(message);
-        self.shell.act(Action::PageOut { name, until, record: Box::new(record) });
+        self.admission.end_partial(&mut self.queue, message);
+        let name = self.queue.message(message).name.clone();
+        self.queue.remove_message(message);
+        self.cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 }
 

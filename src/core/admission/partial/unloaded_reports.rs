@@ -3,9 +3,9 @@
 use crate::admission::Admission;
 use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
-use crate::dispatch::{AgentId, Dispatch};
+use crate::context::Context;
+use crate::dispatch::Dispatch;
 use crate::queue::{Diagnosis, FailureScope, MessageId, Queue, VertexId};
-use crate::shell::Shell;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 
@@ -22,24 +22,6 @@ impl PartialMessage {
             self.finals.clear();
         }
         self.finals.insert(offset);
-    }
-}
-
-impl Queue {
-    /// Returns the agent's present job if it covers unloaded recipients.
-    ///
-    /// It does if it is a job of this partial message, but not a packet: a packet names all its
-    /// recipients.
-    pub(crate) fn job_covering_unloaded(
-        &self,
-        dispatch: &Dispatch,
-        agent: AgentId,
-        message: MessageId,
-    ) -> Option<VertexId> {
-        let present = dispatch.agents[agent].jobs().next()?;
-        let job = &self.vertices[present];
-        let covers = job.message == message && !job.is_part() && self.is_partial(message);
-        covers.then_some(present)
     }
 }
 
@@ -65,22 +47,22 @@ impl Admission {
         offset: u32,
     ) -> bool {
         let partial = &self.partials.partial[&message];
-        !partial.finals.contains(&offset) && !queue.vertices[job].recipients.has(offset)
+        !partial.finals.contains(&offset) && !queue.vertex(job).recipients.has(offset)
     }
 
     /// Finishes an unloaded recipient of a job.
     pub(crate) fn finish_unloaded(
         &mut self,
         queue: &mut Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         job: VertexId,
         report: &RecipientReport<'_>,
         failed: bool,
     ) {
-        let message = queue.vertices[job].message;
-        shell.counters.recipients_in += 1;
-        shell.counters.recipients_out += 1;
-        queue.record_final(shell, job, report.status.word(), failed);
+        let message = queue.vertex(job).message;
+        cx.counters.recipients_in += 1;
+        cx.counters.recipients_out += 1;
+        queue.record_final(cx, job, report.status.word(), failed);
         // The reader of the next chunk does not know yet of a tag that the agent writes itself.
         let is_noted = matches!(report.status, ReportStatus::Ok | ReportStatus::Error);
         if let Some(partial) = self.partials.partial.get_mut(&message)
@@ -95,21 +77,18 @@ impl Admission {
         &mut self,
         queue: &mut Queue,
         dispatch: &Dispatch,
-        shell: &mut Shell,
+        cx: &mut Context,
         job: VertexId,
         diagnosis: &Rc<Diagnosis>,
     ) {
-        let (message, thread) = (queue.vertices[job].message, queue.vertices[job].thread);
-        let (step, planned) = (queue.vertices[job].step, queue.vertices[job].planned);
-        let (due, _) = queue.next_due(dispatch, shell, job, FailureScope::of(&diagnosis.notary));
-        self.keep_retry(queue, dispatch, shell, thread, due);
-        let text = self.paging.keep_text(diagnosis);
-        let vertex = &mut queue.vertices[job];
-        let to = &queue.threads[thread].destination;
-        let learned = PagedVertex::new(to, vertex.attempts, true, text);
-        let learned = learned.due_at(due, vertex.step);
-        // The loaded recipients take this step when the job is over.
-        (vertex.step, vertex.planned) = (step, planned);
+        let (message, thread) = (queue.vertex(job).message, queue.vertex(job).thread);
+        let scope = FailureScope::of(&diagnosis.notary);
+        let (due, step) = queue.due_of_unloaded(cx, job, scope);
+        self.keep_retry(queue, dispatch, cx, thread, due);
+        let text = self.keep_text(diagnosis);
+        let to = &queue.thread(thread).destination;
+        let learned = PagedVertex::new(to, queue.vertex(job).attempts, true, text);
+        let learned = learned.due_at(due, step);
         self.keep_unloaded_state(message, learned, due);
     }
 }

@@ -6,10 +6,9 @@
 //! being suspended makes none ready, and one whose members are being woken makes those ready that
 //! are awake.
 
-use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
-use crate::queue::{ThreadId, UnreachableReason};
+use crate::queue::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
@@ -32,69 +31,48 @@ pub struct MemberRound {
     last: Option<ThreadId>,
 }
 
-impl Scheduler {
+impl Dispatch {
+    /// The next window whose action has started in this event.
+    pub(crate) fn next_started_round(&mut self) -> Option<WindowId> {
+        self.windows.started.pop_front()
+    }
+
+    /// The first window with an action that is not complete.
+    pub(crate) fn first_round(&self) -> Option<WindowId> {
+        self.windows.rounds.first().copied()
+    }
+
+    /// The next member for the action of a window. Ends the action if there is none.
+    pub(crate) fn next_of_round(&mut self, window: WindowId) -> Option<(ThreadId, MemberAction)> {
+        if !self.windows.rounds.contains(&window) {
+            return None;
+        }
+        let MemberRound { action, last } = self.windows[window].round?;
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
+        let next = members.next().map(|(member, _)| (*member, action));
+        if next.is_none() {
+            self.end_round(window);
+        }
+        next
+    }
+
+    /// Records that the action of a window comes to a member.
+    pub(crate) fn advance_round(&mut self, window: WindowId, member: ThreadId) {
+        if let Some(round) = &mut self.windows[window].round {
+            round.last = Some(member);
+        }
+    }
+
     /// Starts an action for all members of a window.
-    ///
-    /// The first of them are processed at once.
     ///
     /// An action that was under way is dropped.
     pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
-        self.dispatch.windows[window].round = Some(MemberRound { action, last: None });
-        self.dispatch.windows.rounds.insert(window);
-        self.continue_round(window, self.settings.step());
+        self.windows[window].round = Some(MemberRound { action, last: None });
+        self.windows.rounds.insert(window);
+        self.windows.started.push_back(window);
     }
 
-    /// Continues the action of the first window.
-    pub(crate) fn window_round_step(&mut self, budget: usize) -> usize {
-        match self.dispatch.windows.rounds.first() {
-            Some(window) => self.continue_round(*window, budget),
-            None => budget,
-        }
-    }
-
-    /// Continues the action of a window until `left` is used up.
-    ///
-    /// Returns the unused part.
-    fn continue_round(&mut self, window: WindowId, mut left: usize) -> usize {
-        // A member that is woken may come under a new clause, and leave the window as its last one.
-        while self.dispatch.windows.rounds.contains(&window)
-            && let Some(MemberRound { action, last }) = self.dispatch.windows[window].round
-        {
-            let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
-            let mut members =
-                self.dispatch.windows[window].members.range((behind, Bound::Unbounded));
-            let Some(member) = members.next().map(|(member, _)| *member) else {
-                self.dispatch.end_round(window);
-                break;
-            };
-            if left == 0 {
-                return 0;
-            }
-            left = left.saturating_sub(self.queue.threads[member].step_cost());
-            self.dispatch.windows[window].round = Some(MemberRound { action, last: Some(member) });
-            self.apply_to_member(window, member, action);
-        }
-        left
-    }
-
-    fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: MemberAction) {
-        match action {
-            MemberAction::Suspend => {
-                if let Some(known) = self.dispatch.windows[window].suspension() {
-                    self.defer_thread(member, known);
-                }
-            }
-            MemberAction::Wake => {
-                let known = self.queue.threads[member].retry.unreachable.as_ref();
-                if known.is_some_and(|known| known.reason == UnreachableReason::Dead) {
-                    self.wake_thread(member);
-                }
-            }
-        }
-    }
-}
-
-impl Dispatch {
     /// Ends the action of a window, complete or not.
     pub(crate) fn end_round(&mut self, window: WindowId) {
         self.windows[window].round = None;

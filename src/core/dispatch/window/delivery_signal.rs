@@ -6,7 +6,7 @@
 //! everything queued for the destination waits, as if it had been tried, and after that time one
 //! agent tries again.
 
-use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::broadcast::MemberAction;
 use crate::dispatch::window::feedback::Feedback;
@@ -40,43 +40,48 @@ pub enum DeliverySignal {
     Failure,
 }
 
-impl Scheduler {
+impl Dispatch {
+    pub(crate) fn end_unreachable(&mut self, queue: &mut Queue, thread: ThreadId) {
+        self.resume_window(queue, thread);
+        queue.forget_unreachable(thread);
+    }
+
     /// Processes the end of a delivery.
     ///
     /// `cause` is the last report if it failed.
     pub(crate) fn delivery_ended(
         &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
         thread: ThreadId,
         signal: DeliverySignal,
         cause: Cause,
     ) {
-        let Some(window) = self.queue.threads[thread].window else {
+        let Some(window) = queue.thread(thread).window else {
             return;
         };
-        self.dispatch.pause_after_delivery(&self.queue, &mut self.shell, thread);
-        let before = self.dispatch.windows[window].feedback.clone();
+        self.pause_after_delivery(queue, cx, thread);
+        let before = self.windows[window].feedback.clone();
         match signal {
             DeliverySignal::Nothing => {}
-            DeliverySignal::Answer => self.window_host_answered(thread, window),
-            DeliverySignal::Failure => self.host_failed(thread, window, cause),
+            DeliverySignal::Answer => self.window_host_answered(queue, thread, window),
+            DeliverySignal::Failure => self.host_failed(queue, cx, thread, window, cause),
         }
-        if self.dispatch.clause(&self.queue, thread).flow.debug {
-            let window = &self.dispatch.windows[window];
-            let destination = &self.queue.threads[thread].destination;
+        if queue.clause(thread).flow.debug {
+            let window = &self.windows[window];
+            let destination = &queue.thread(thread).destination;
             let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
             let text =
                 format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
-            self.shell.log(Level::Info, text);
+            cx.log(Level::Info, text);
         }
     }
 
-    fn window_host_answered(&mut self, thread: ThreadId, window: WindowId) {
-        let (initial, limit) = (
-            self.dispatch.initial_window(&self.queue, thread),
-            self.dispatch.max_thread(&self.queue.threads[thread]),
-        );
-        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
-        let Window { feedback, is_probing, agents, .. } = &mut self.dispatch.windows[window];
+    fn window_host_answered(&mut self, queue: &mut Queue, thread: ThreadId, window: WindowId) {
+        let (initial, limit) =
+            (self.initial_window(queue, thread), queue.max_thread(queue.thread(thread)));
+        let flow = &queue.ring(queue.thread(thread).ring).clause.flow;
+        let Window { feedback, is_probing, agents, .. } = &mut self.windows[window];
         if std::mem::take(is_probing) {
             // The host answers. The window starts at its initial size, so that the host is not
             // flooded.
@@ -88,71 +93,87 @@ impl Scheduler {
         }
     }
 
-    fn host_failed(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
-        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
+    fn host_failed(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Cause,
+    ) {
+        let flow = &queue.ring(queue.thread(thread).ring).clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.tolerates_deferall() {
             return;
         }
-        let Window { feedback, is_probing, resume, .. } = &mut self.dispatch.windows[window];
-        if resume.is_some_and(|resume| resume > self.shell.now) {
+        let Window { feedback, is_probing, resume, .. } = &mut self.windows[window];
+        if resume.is_some_and(|resume| resume > cx.now) {
             // A delivery that was under way when the others had already failed.
             return;
         }
         if *is_probing || feedback.failed(flow) {
-            self.suspend(thread, window, cause);
+            self.suspend(queue, cx, thread, window, cause);
         }
     }
 
     /// Makes all threads of a window wait.
     ///
     /// What is due in them counts as tried, without an agent for each message.
-    fn suspend(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
-        let jitter =
-            Duration::from_millis(self.shell.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
-        let until = self.shell.now + MIN_HOST_DOWN_WAIT + jitter;
-        let initial = self.dispatch.initial_window(&self.queue, thread);
-        self.dispatch.windows[window].is_probing = true;
-        self.dispatch.windows[window].feedback = Feedback::new(initial);
+    fn suspend(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Cause,
+    ) {
+        let jitter = Duration::from_millis(cx.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
+        let until = cx.now + MIN_HOST_DOWN_WAIT + jitter;
+        let initial = self.initial_window(queue, thread);
+        self.windows[window].is_probing = true;
+        self.windows[window].feedback = Feedback::new(initial);
         let reason = UnreachableReason::Dead;
         let said = cause.as_ref().and_then(|report| report.diagnosis.clone());
-        self.defer_thread(thread, Unreachable { until, reason, cause: cause.clone() });
+        queue.defer_thread(cx, thread, Unreachable { until, reason, cause: cause.clone() });
         // The others are tried at the time of the thread that was tried.
-        let known = self.queue.threads[thread].retry.unreachable.as_ref();
+        let known = queue.thread(thread).retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
-        self.dispatch.windows[window].resume = Some(until);
-        self.dispatch.windows[window].cause = cause;
+        self.windows[window].resume = Some(until);
+        self.windows[window].cause = cause;
         self.start_round(window, MemberAction::Suspend);
-        let destination = &self.queue.threads[thread].destination;
-        let seconds = until.since(self.shell.now).as_secs();
-        let location = &self.dispatch.clause(&self.queue, thread).location;
+        let destination = &queue.thread(thread).destination;
+        let seconds = until.since(cx.now).as_secs();
+        let location = &queue.clause(thread).location;
         let said = said.as_ref().map_or(String::new(), |said| {
             let shown = &said.message[..said.message.len().min(MAX_SAID_LEN)];
             format!(": {}", String::from_utf8_lossy(shown))
         });
         let text =
             format!("{destination} is dead, and is left alone for {seconds} s ({location}){said}");
-        self.shell.log(Level::Info, text);
+        cx.log(Level::Info, text);
     }
 
     /// Makes a thread that enters a dead window wait with it.
-    pub(crate) fn wait_with_window(&mut self, thread: ThreadId) {
-        let window = self.dispatch.windows.of(&self.queue.threads[thread]);
+    pub(crate) fn wait_with_window(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        thread: ThreadId,
+    ) {
+        let window = self.windows.of(queue.thread(thread));
         let known = window.and_then(|window| window.suspension());
-        if let Some(known) = known.filter(|known| known.until > self.shell.now) {
-            self.block_thread(thread, known, DeferralNote::None);
+        if let Some(known) = known.filter(|known| known.until > cx.now) {
+            queue.block_thread(cx, thread, known, DeferralNote::None);
         }
     }
-}
 
-impl Dispatch {
     /// Ends the suspension of a window whose thread is tried again.
     ///
     /// It is not known yet if the host answers, so one agent tries it first.
     pub(crate) fn resume_window(&mut self, queue: &Queue, thread: ThreadId) {
-        let known = queue.threads[thread].retry.unreachable.as_ref();
+        let known = queue.thread(thread).retry.unreachable.as_ref();
         let was_dead = known.is_some_and(|known| known.reason == UnreachableReason::Dead);
-        if let Some(window) = queue.threads[thread].window.filter(|_| was_dead) {
+        if let Some(window) = queue.thread(thread).window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;
             // After a restart only the threads have this state.

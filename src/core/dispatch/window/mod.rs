@@ -19,21 +19,20 @@ mod pace;
 mod relay;
 mod window_reason;
 
+use crate::context::Context;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
 use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReason};
-use crate::shell::Shell;
 use crate::timers::{Timer, Timers};
-use crate::{Scheduler, Settings};
-use broadcast::{MemberAction, MemberRound};
+use broadcast::MemberRound;
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
-use zsched_config::Flow;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
+pub use broadcast::MemberAction;
 pub use delivery_signal::DeliverySignal;
 pub use relay::Relays;
 
@@ -92,7 +91,7 @@ impl Window {
     }
 
     /// Why its members wait, if it is dead.
-    fn suspension(&self) -> Option<Unreachable> {
+    pub fn suspension(&self) -> Option<Unreachable> {
         let reason = UnreachableReason::Dead;
         self.resume.map(|until| Unreachable { until, reason, cause: self.cause.clone() })
     }
@@ -150,7 +149,10 @@ pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
     /// Windows with an action for all members that is not complete.
-    pub rounds: BTreeSet<WindowId>,
+    rounds: BTreeSet<WindowId>,
+    /// Those whose action has started in this event.
+    #[serde(skip)]
+    started: VecDeque<WindowId>,
     /// The relay of each destination.
     pub relays: Relays,
     // Empty between two events.
@@ -187,11 +189,6 @@ impl Windows {
         window
     }
 
-    /// Returns true if windows are marked as changed.
-    pub fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
     /// The next window that is marked as changed.
     ///
     /// The mark stays until [`Dispatch::admit`] has finished, so that admitting does not mark it.
@@ -204,8 +201,12 @@ impl Windows {
         self.pool.iter()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
-        self.pool.iter_mut()
+    /// Moves all times, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for window in self.pool.iter_mut() {
+            window.pace.shift(step);
+            window.resume = window.resume.map(|time| time + step);
+        }
     }
 }
 
@@ -228,38 +229,41 @@ impl std::ops::IndexMut<WindowId> for Windows {
     }
 }
 
-impl Scheduler {
+impl Dispatch {
+    /// The next window that is marked as changed.
+    pub(crate) fn next_changed_window(&mut self) -> Option<WindowId> {
+        self.windows.next_changed()
+    }
+
     /// Puts a thread into the window of its clause, if any.
-    pub(crate) fn join_window(&mut self, thread: ThreadId) {
-        let flow = self.dispatch.flow(&self.queue, thread);
+    pub(crate) fn join_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
+        let flow = queue.flow(thread);
         if !flow.is_controlled() {
-            return self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
+            return self.leave_window(queue, cx, thread);
         }
-        let destination = &self.queue.threads[thread].destination;
-        let relay = self.dispatch.windows.relays.of(destination);
+        let destination = &queue.thread(thread).destination;
+        let relay = self.windows.relays.of(destination);
         let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
-        let present = self.dispatch.windows.of(&self.queue.threads[thread]);
+        let present = self.windows.of(queue.thread(thread));
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
-        self.dispatch.leave_window(&mut self.queue, &mut self.shell, thread);
-        let initial = self.dispatch.initial_window(&self.queue, thread);
-        let window = self.dispatch.windows.find_or_insert(name, initial);
-        let agents = self.queue.threads[thread].agents.len() as u32;
-        self.dispatch.windows[window].agents += agents;
-        self.queue.threads[thread].window = Some(window);
-        self.dispatch.refresh_limit(&self.queue, window, thread);
-        self.wait_with_window(thread);
+        self.leave_window(queue, cx, thread);
+        let initial = self.initial_window(queue, thread);
+        let window = self.windows.find_or_insert(name, initial);
+        let agents = queue.thread(thread).agents.len() as u32;
+        self.windows[window].agents += agents;
+        queue.set_window(thread, Some(window));
+        self.refresh_limit(queue, window, thread);
+        self.wait_with_window(queue, cx, thread);
     }
-}
 
-impl Dispatch {
     /// Removes a thread from its window, if it has one.
-    pub(crate) fn leave_window(&mut self, queue: &mut Queue, shell: &mut Shell, thread: ThreadId) {
-        let Some(id) = queue.threads[thread].window.take() else {
+    pub(crate) fn leave_window(&mut self, queue: &mut Queue, cx: &mut Context, thread: ThreadId) {
+        let Some(id) = queue.set_window(thread, None) else {
             return;
         };
-        let agents = queue.threads[thread].agents.len() as u32;
+        let agents = queue.thread(thread).agents.len() as u32;
         let window = &mut self.windows[id];
         window.drop_member(thread);
         window.waiting.remove(&thread);
@@ -268,7 +272,7 @@ impl Dispatch {
         if window.members.is_empty() {
             let window = self.windows.remove(id);
             if let Some(time) = window.pace.timer() {
-                shell.timers.cancel(time, Timer::Window(id));
+                cx.timers.cancel(time, Timer::Window(id));
             }
         } else if window.agents == 0 {
             window.pace.forget_delivery();
@@ -279,13 +283,13 @@ impl Dispatch {
     pub(crate) fn enter_window(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
     ) {
-        if let Some(window) = queue.threads[thread].window {
+        if let Some(window) = queue.thread(thread).window {
             self.windows[window].agents += 1;
-            let has_permit = self.try_start_delivery(queue, shell, thread);
+            let has_permit = self.try_start_delivery(queue, cx, thread);
             self.agents[agent].has_delivery_permit = has_permit;
         }
     }
@@ -296,18 +300,17 @@ impl Dispatch {
     pub(crate) fn leave_window_with_agent(
         &mut self,
         queue: &mut Queue,
-        settings: &Settings,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
         had_permit: bool,
     ) {
-        if let Some(window) = queue.threads[thread].window {
+        if let Some(window) = queue.thread(thread).window {
             self.windows[window].agents -= 1;
             if had_permit {
-                self.cancel_start(shell, window);
-                self.reserve_place(queue, settings, window, thread);
+                self.cancel_start(cx, window);
+                self.reserve_place(queue, cx, window, thread);
             }
-            self.pause_after_delivery(queue, shell, thread);
+            self.pause_after_delivery(queue, cx, thread);
         }
     }
 
@@ -335,17 +338,11 @@ impl Dispatch {
     ///
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
     /// threads that share the window might start agents for each other indefinitely.
-    fn reserve_place(
-        &mut self,
-        queue: &mut Queue,
-        settings: &Settings,
-        id: WindowId,
-        thread: ThreadId,
-    ) {
+    fn reserve_place(&mut self, queue: &mut Queue, cx: &Context, id: WindowId, thread: ThreadId) {
         let window = &self.windows[id];
         if window.taken() < window.size()
             && !window.ready.contains(&thread)
-            && self.needs_agent(queue, settings, thread)
+            && self.needs_agent(queue, cx, thread)
         {
             self.admit_thread(queue, id, thread);
         }
@@ -354,7 +351,7 @@ impl Dispatch {
     /// Panics if windows and threads disagree.
     pub(super) fn check_windows(&self, queue: &Queue, timers: &Timers) {
         for (id, window) in self.windows.iter() {
-            let of_window = |thread: &ThreadId| queue.threads[*thread].window == Some(id);
+            let of_window = |thread: &ThreadId| queue.thread(*thread).window == Some(id);
             assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
@@ -364,10 +361,10 @@ impl Dispatch {
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
             let agents: usize =
-                window.members.keys().map(|thread| queue.threads[*thread].agents.len()).sum();
+                window.members.keys().map(|thread| queue.thread(*thread).agents.len()).sum();
             assert_eq!(window.agents as usize, agents, "agents of a window");
             for thread in window.members.keys() {
-                let is_ready = queue.threads[*thread].is_ready;
+                let is_ready = queue.thread(*thread).is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
                 assert!(!is_ready || window.taken() <= window.size(), "overfull");
                 let could = !window.pace.is_paused() && window.taken() < window.size();
@@ -382,26 +379,21 @@ impl Dispatch {
             );
         }
         let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
-        let threads = queue.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        let threads = queue.threads().iter().filter(|(_, thread)| thread.window.is_some()).count();
         assert_eq!(members, threads, "threads in windows");
-    }
-
-    /// The flow settings in the clause of a thread.
-    pub(crate) fn flow(&self, queue: &Queue, thread: ThreadId) -> &Flow {
-        &self.rings[queue.threads[thread].ring].clause.flow
     }
 
     /// Initial size of a thread's window, in agents.
     pub(crate) fn initial_window(&self, queue: &Queue, thread: ThreadId) -> u32 {
-        let most = self.max_thread(&queue.threads[thread]);
-        self.flow(queue, thread).initial.map_or(most, |initial| initial.min(most))
+        let most = queue.max_thread(queue.thread(thread));
+        queue.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
     /// Updates the limit of a thread in its window from its clause.
     fn refresh_limit(&mut self, queue: &Queue, id: WindowId, thread: ThreadId) {
-        let flow = self.flow(queue, thread);
+        let flow = queue.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
-        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&queue.threads[thread]) };
+        let limit = if flow.delay.is_some() { 1 } else { queue.max_thread(queue.thread(thread)) };
         let window = &self.windows[id];
         if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
             let window = &mut self.windows[id];
@@ -414,30 +406,30 @@ impl Dispatch {
     ///
     /// `None` if it is the initial one.
     pub(crate) fn learned_window(&self, queue: &Queue, thread: ThreadId) -> Option<u32> {
-        let window = &self.windows[queue.threads[thread].window?];
+        let window = &self.windows[queue.thread(thread).window?];
         let size = window.feedback.concurrency;
         let is_learned =
-            self.flow(queue, thread).has_feedback() && size != self.initial_window(queue, thread);
+            queue.flow(thread).has_feedback() && size != self.initial_window(queue, thread);
         is_learned.then_some(size)
     }
 
     /// Restores the size of a window from learned state.
     pub(crate) fn restore_window(&mut self, queue: &Queue, thread: ThreadId, size: u32) {
-        let most = self.max_thread(&queue.threads[thread]);
-        let has_feedback = self.flow(queue, thread).has_feedback();
-        if let Some(window) = queue.threads[thread].window.filter(|_| has_feedback) {
+        let most = queue.max_thread(queue.thread(thread));
+        let has_feedback = queue.flow(thread).has_feedback();
+        if let Some(window) = queue.thread(thread).window.filter(|_| has_feedback) {
             self.windows[window].feedback = Feedback::new(size.min(most));
         }
     }
 
     /// Returns true if a thread has a window that no other thread shares.
     pub(crate) fn is_alone_in_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        self.windows.of(&queue.threads[thread]).is_some_and(|window| window.members.len() == 1)
+        self.windows.of(queue.thread(thread)).is_some_and(|window| window.members.len() == 1)
     }
 
     /// Present size of a thread's window, in agents.
-    pub(crate) fn window_size(&self, thread: &Thread) -> usize {
-        self.windows.of(thread).map_or_else(|| self.max_thread(thread) as usize, Window::size)
+    pub(crate) fn window_size(&self, queue: &Queue, thread: &Thread) -> usize {
+        self.windows.of(thread).map_or_else(|| queue.max_thread(thread) as usize, Window::size)
     }
 
     /// Makes threads of a window ready, as far as there is room.
@@ -466,12 +458,12 @@ impl Dispatch {
         let window = &mut self.windows[id];
         window.waiting.remove(&thread);
         window.ready.insert(thread);
-        self.make_ready(queue, thread);
+        queue.make_ready(thread);
     }
 
     /// Returns true if a thread waits for room in its window.
     pub(crate) fn waits_for_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let window = self.windows.of(&queue.threads[thread]);
+        let window = self.windows.of(queue.thread(thread));
         window.is_some_and(|window| window.waiting.contains(&thread))
     }
 

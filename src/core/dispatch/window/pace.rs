@@ -1,9 +1,9 @@
 //! Spacing of deliveries in a window (`rate`, `delivery-delay`).
 
+use crate::context::Context;
 use crate::dispatch::window::WindowId;
 use crate::dispatch::{AgentId, Dispatch};
 use crate::queue::{Queue, ThreadId};
-use crate::shell::Shell;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -79,21 +79,21 @@ impl Dispatch {
     pub(super) fn try_start_delivery(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) -> bool {
-        let Some(window) = queue.threads[thread].window else {
+        let Some(window) = queue.thread(thread).window else {
             return true;
         };
         if self.windows[window].pace.is_paused() {
             return false;
         }
-        let Flow { rate, delay, .. } = self.clause(queue, thread).flow;
+        let Flow { rate, delay, .. } = queue.clause(thread).flow;
         if delay.is_some() {
-            self.set_pause(shell, window, Pause::Delivery);
+            self.set_pause(cx, window, Pause::Delivery);
         } else if let Some(rate) = rate {
-            let next = self.windows[window].pace.next_slot(shell.now, rate.spacing());
-            self.set_pause(shell, window, Pause::Until(next));
+            let next = self.windows[window].pace.next_slot(cx.now, rate.spacing());
+            self.set_pause(cx, window, Pause::Until(next));
         }
         true
     }
@@ -102,13 +102,12 @@ impl Dispatch {
     pub(crate) fn may_start_delivery(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         agent: AgentId,
         thread: ThreadId,
     ) -> bool {
         let agent = &mut self.agents[agent];
-        std::mem::take(&mut agent.has_delivery_permit)
-            || self.try_start_delivery(queue, shell, thread)
+        std::mem::take(&mut agent.has_delivery_permit) || self.try_start_delivery(queue, cx, thread)
     }
 
     /// Starts the pause after a delivery of a thread.
@@ -117,29 +116,29 @@ impl Dispatch {
     pub(crate) fn pause_after_delivery(
         &mut self,
         queue: &Queue,
-        shell: &mut Shell,
+        cx: &mut Context,
         thread: ThreadId,
     ) {
-        let delay = self.clause(queue, thread).flow.delay;
-        if let Some(window) = queue.threads[thread].window
+        let delay = queue.clause(thread).flow.delay;
+        if let Some(window) = queue.thread(thread).window
             && self.windows[window].pace.pause == Pause::Delivery
         {
-            self.set_pause(shell, window, Pause::Until(shell.now + delay.unwrap_or_default()));
+            self.set_pause(cx, window, Pause::Until(cx.now + delay.unwrap_or_default()));
         }
     }
 
     /// Gives back the start of a delivery that was not made.
-    pub(super) fn cancel_start(&mut self, shell: &mut Shell, window: WindowId) {
-        self.set_pause(shell, window, Pause::None);
+    pub(super) fn cancel_start(&mut self, cx: &mut Context, window: WindowId) {
+        self.set_pause(cx, window, Pause::None);
     }
 
-    fn set_pause(&mut self, shell: &mut Shell, window: WindowId, pause: Pause) {
+    fn set_pause(&mut self, cx: &mut Context, window: WindowId, pause: Pause) {
         let former = std::mem::replace(&mut self.windows[window].pace.pause, pause);
         if let Pause::Until(former) = former {
-            shell.timers.cancel(former, Timer::Window(window));
+            cx.timers.cancel(former, Timer::Window(window));
         }
         if let Pause::Until(time) = pause {
-            shell.timers.add(time, Timer::Window(window));
+            cx.timers.add(time, Timer::Window(window));
         }
     }
 

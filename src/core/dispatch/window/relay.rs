@@ -1,6 +1,6 @@
 //! Relays by destination: they group the destinations of one provider (`window-key=mx`).
 
-use crate::Scheduler;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::queue::{Destination, Queue, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -59,33 +59,43 @@ fn relay_of(notary: &[u8]) -> Option<&[u8]> {
     (!name.is_empty()).then_some(name)
 }
 
-impl Scheduler {
+impl Dispatch {
     /// Learns the relay of a thread from a report.
-    pub(crate) fn learn_relay_of_report(&mut self, thread: ThreadId, notary: &[u8]) {
-        if self.dispatch.flow(&self.queue, thread).key.is_some()
+    pub(crate) fn learn_relay_of_report(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        thread: ThreadId,
+        notary: &[u8],
+    ) {
+        if queue.flow(thread).key.is_some()
             && let Some(relay) = relay_of(notary)
         {
-            self.set_relay(thread, relay);
+            self.set_relay(queue, cx, thread, relay);
         }
     }
 
     /// Stores the relay of a thread.
     ///
     /// The thread may move to another window.
-    pub(crate) fn set_relay(&mut self, thread: ThreadId, relay: &[u8]) {
-        let destination = self.queue.threads[thread].destination.clone();
-        if self.dispatch.windows.relays.learn(&destination, relay) {
-            self.dispatch.unready(&mut self.queue, thread);
-            self.join_window(thread);
+    pub(crate) fn set_relay(
+        &mut self,
+        queue: &mut Queue,
+        cx: &mut Context,
+        thread: ThreadId,
+        relay: &[u8],
+    ) {
+        let destination = queue.thread(thread).destination.clone();
+        if self.windows.relays.learn(&destination, relay) {
+            self.unready(queue, thread);
+            self.join_window(queue, cx, thread);
         }
     }
-}
 
-impl Dispatch {
     /// Known relay of a thread, if its clause has a `window-key`.
     pub(crate) fn learned_relay(&self, queue: &Queue, thread: ThreadId) -> Option<&[u8]> {
-        let relay = self.windows.relays.of(&queue.threads[thread].destination);
-        relay.filter(|_| self.flow(queue, thread).key.is_some())
+        let relay = self.windows.relays.of(&queue.thread(thread).destination);
+        relay.filter(|_| queue.flow(thread).key.is_some())
     }
 }
 

@@ -10,7 +10,7 @@ impl<'s> View<'s> {
     /// The reason for which a thread waits for its window.
     pub(crate) fn why_window(self, thread: &Thread) -> Option<Why> {
         let window = &self.core.dispatch.windows[thread.window?];
-        let clause = &self.core.dispatch.rings[thread.ring].clause;
+        let clause = &self.core.queue.ring(thread.ring).clause;
         if thread.is_ready {
             return None;
         }

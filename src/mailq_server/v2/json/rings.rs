@@ -4,8 +4,7 @@ use super::{ago, line, seconds, text};
 use crate::classic::state_word;
 use crate::v2::rows::objects;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use zsched_core::Scheduler;
-use zsched_core::view::{AgentRow, Ring, RingId};
+use zsched_core::view::{AgentRow, Ring, RingId, View};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{AgentStatus, RingStatus};
 
@@ -14,8 +13,8 @@ const MAX_THREADS_PER_TURN: usize = 10_000;
 /// Maximum number of threads counted per step.
 const MAX_THREADS_PER_STEP: usize = 1000;
 
-fn ring_status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
-    let clause = &ring.clause;
+fn ring_status(view: View<'_>, id: RingId, ring: &Ring, messages: usize) -> RingStatus {
+    let (clause, of_ring) = (&ring.clause, view.ring_agents(id));
     RingStatus {
         pattern: ring.pattern(),
         channel: Some(text(&ring.channel)),
@@ -24,9 +23,9 @@ fn ring_status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatu
         lines: clause.combined_lines.clone(),
         threads: ring.threads.len() as u64,
         messages: messages as u64,
-        agents: ring.agents as u64,
-        idle: ring.idle.len() as u64,
-        maxring: Some(scheduler.view().max_ring_of(ring) as u64),
+        agents: of_ring.count as u64,
+        idle: of_ring.idle.len() as u64,
+        maxring: Some(view.max_ring_of(ring) as u64),
         maxthr: Some(u64::from(clause.max_thread)),
         overfeed: Some(u64::from(clause.overfeed)),
         command: clause.command.as_ref().map(ToString::to_string),
@@ -39,23 +38,23 @@ pub(crate) fn rings(context: &SessionContext<'_>) -> ReplyResult {
     let mut current: Option<CountedRing> = None;
     let mut counted_in_turn = 0;
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-        let Some(CountedRing { ring, threads, messages }) = &mut current else {
+        let Some(CountedRing { ring: id, threads, messages }) = &mut current else {
             let next = rings.next();
             current = next.map(|ring| CountedRing { ring, threads: 0, messages: 0 });
             return if current.is_none() { Step::Done } else { Step::More };
         };
-        let scheduler = context.scheduler;
-        let Some(ring) = scheduler.view().ring(*ring) else {
+        let view = context.scheduler.view();
+        let Some(ring) = view.ring(*id) else {
             current = None;
             return Step::More;
         };
         let left = ring.threads.get(*threads..).unwrap_or_default();
         let next = &left[..left.len().min(MAX_THREADS_PER_STEP)];
         *threads += next.len();
-        *messages += scheduler.view().count_vertices(next);
+        *messages += view.count_vertices(next);
         counted_in_turn += next.len();
         if next.is_empty() {
-            line(out, &ring_status(scheduler, ring, *messages));
+            line(out, &ring_status(view, *id, ring, *messages));
             current = None;
         }
         if counted_in_turn < MAX_THREADS_PER_TURN {

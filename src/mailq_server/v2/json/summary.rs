@@ -4,7 +4,7 @@ use super::{ago, line, seconds, text};
 use crate::v2::task::{NoticedStep, Reply, ReplyResult, SessionContext, Step};
 use std::time::Duration;
 use zsched_core::thread_survey::ThreadSurvey;
-use zsched_core::view::{Ring, Thread};
+use zsched_core::view::{RingId, Thread};
 use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::printable::count;
 use zsched_format::time::ClockStep;
@@ -25,7 +25,7 @@ pub(crate) fn summary(context: &SessionContext<'_>) -> ReplyResult {
     let (mut undelivered, mut undelivered_threads) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
-            context.scheduler.view().ring(ring).into_iter().for_each(|ring| warnings.add(ring));
+            warnings.add(context.scheduler, ring);
         }
         if rings.len() > 0 {
             return Step::More;
@@ -113,24 +113,26 @@ struct Warnings {
 
 impl Warnings {
     /// Adds a ring that has mail, and no agent for it.
-    fn add(&mut self, ring: &Ring) {
+    fn add(&mut self, scheduler: &Scheduler, id: RingId) {
+        let Some(ring) = scheduler.view().ring(id) else { return };
         let destinations = ring.threads.len();
         if destinations == 0 {
             return;
         }
         let (pattern, line) = (ring.pattern(), &ring.clause.location);
-        let sentence = match (&ring.clause.command, &ring.starts.failure) {
-            (None, _) => format!(
-                "no command for {pattern} ({line}): mail for {} stays queued",
-                count(destinations as u64, "destination")
-            ),
-            (_, Some(failure)) => format!(
-                "no agent of {pattern} ({line}) works after {}: the last one {}",
-                count(failure.count.into(), "start"),
-                text(failure.reason.as_bytes())
-            ),
-            (Some(_), None) => return,
-        };
+        let sentence =
+            match (&ring.clause.command, &scheduler.view().ring_agents(id).starts.failure) {
+                (None, _) => format!(
+                    "no command for {pattern} ({line}): mail for {} stays queued",
+                    count(destinations as u64, "destination")
+                ),
+                (_, Some(failure)) => format!(
+                    "no agent of {pattern} ({line}) works after {}: the last one {}",
+                    count(failure.count.into(), "start"),
+                    text(failure.reason.as_bytes())
+                ),
+                (Some(_), None) => return,
+            };
         match self.sentences.len() < MAX_NAMED {
             true => self.sentences.push(sentence),
             false => self.others += 1,
@@ -141,7 +143,7 @@ impl Warnings {
     fn add_thread(&mut self, scheduler: &Scheduler, thread: &Thread) {
         let unreachable = thread.retry.unreachable.as_deref();
         // A ring without any agent has a sentence of its own.
-        let has_agents = scheduler.view().ring_of(thread).starts.failure.is_none();
+        let has_agents = scheduler.view().ring_agents(thread.ring).starts.failure.is_none();
         let Some(known) = unreachable.filter(|_| has_agents) else {
             return;
         };

@@ -1,6 +1,6 @@
 //! Diagrams of the document's chapter on blocked jobs, step by step.
 
-use crate::dispatch::jobs::tests::{Ring, rules};
+use crate::queue::jobs::tests::{Ring, rules};
 
 /// Jobs of falling sizes.
 ///

@@ -1,8 +1,8 @@
 //! Rank of a job among the others, to explain why it waits.
 
-use crate::dispatch::jobs::job::{Job, JobId, Prepayment};
-use crate::dispatch::jobs::{Class, Jobs};
 use crate::queue::MessageId;
+use crate::queue::jobs::job::{Job, JobId, Prepayment};
+use crate::queue::jobs::{Class, Jobs};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of jobs in front that are counted.

@@ -1,6 +1,6 @@
 //! The delivery sequences of the document "Postfix Queue Scheduler".
 
-use crate::dispatch::jobs::tests::{MessageId, Ring, Rules, rules};
+use crate::queue::jobs::tests::{MessageId, Ring, Rules, rules};
 
 /// "If we have one four-recipient mail followed by four one recipients mail".
 #[test]

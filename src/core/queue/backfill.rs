@@ -4,8 +4,7 @@
 //! by message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until
 //! then the vertex is due, but no agent gets it.
 
-use crate::Settings;
-use crate::dispatch::Dispatch;
+use crate::context::Context;
 use crate::queue::{Queue, Thread, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +31,11 @@ struct Remaining {
 }
 
 impl Backfill {
+    /// Drops what is left, because the rings are retired.
+    pub fn clear(&mut self) {
+        self.threads.clear();
+    }
+
     /// Returns true if no thread is left.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
@@ -43,65 +47,41 @@ impl Backfill {
     }
 }
 
-impl Dispatch {
+impl Queue {
     /// Adds the due vertices of a thread that joins its ring.
     ///
     /// If there are few, all are added at once.
-    pub(crate) fn enqueue_due(
-        &mut self,
-        queue: &Queue,
-        settings: &Settings,
-        now: Timestamp,
-        thread: ThreadId,
-    ) {
-        if self.rings[queue.threads[thread].ring].jobs.is_none() {
+    pub(crate) fn enqueue_due(&mut self, cx: &Context, thread: ThreadId) {
+        if self.rings[self.threads[thread].ring].jobs.is_none() {
             return;
         }
-        let due = queue.threads[thread].due.to_vec(&queue.vertices);
+        let due = self.threads[thread].due.to_vec(&self.vertices);
         if !due.is_empty() {
-            self.begin_backfill(queue, settings, now, thread, due);
+            self.begin_backfill(cx, thread, due);
         }
     }
 
-    fn begin_backfill(
-        &mut self,
-        queue: &Queue,
-        settings: &Settings,
-        now: Timestamp,
-        thread: ThreadId,
-        vertices: Vec<VertexId>,
-    ) {
+    fn begin_backfill(&mut self, cx: &Context, thread: ThreadId, vertices: Vec<VertexId>) {
         let rest = self.backfill.threads.entry(thread).or_default();
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
-        self.backfill_some(queue, now, thread, settings.step());
+        self.backfill_some(cx.now, thread, cx.settings.step());
     }
 
     /// Adds the next entries of the first thread.
-    pub(crate) fn backfill_step(
-        &mut self,
-        queue: &mut Queue,
-        now: Timestamp,
-        budget: usize,
-    ) -> usize {
+    pub(crate) fn backfill_step(&mut self, now: Timestamp, budget: usize) -> usize {
         let Some(thread) = self.backfill.threads.keys().next().copied() else {
             return budget;
         };
         // The number of vertices that agents may be given changes.
-        queue.threads.mark(thread);
-        self.backfill_some(queue, now, thread, budget)
+        self.threads.mark(thread);
+        self.backfill_some(now, thread, budget)
     }
 
     /// Adds up to `most` entries of a thread.
     ///
     /// Returns the unused part of `most`.
-    fn backfill_some(
-        &mut self,
-        queue: &Queue,
-        now: Timestamp,
-        thread: ThreadId,
-        most: usize,
-    ) -> usize {
+    fn backfill_some(&mut self, now: Timestamp, thread: ThreadId, most: usize) -> usize {
         let mut left = most * SKIPPED_PER_ADDED;
         while left > 0
             && let Some(rest) = self.backfill.threads.get_mut(&thread)
@@ -112,12 +92,12 @@ impl Dispatch {
                 break;
             };
             // The number may belong to another vertex by now.
-            let is_left = queue.vertices.get(vertex).is_some_and(|vertex_ref| {
+            let is_left = self.vertices.get(vertex).is_some_and(|vertex_ref| {
                 vertex_ref.thread == thread && vertex_ref.state == VertexState::Due
             });
-            if is_left && !self.has_joined(queue, vertex) {
+            if is_left && !self.has_joined(vertex) {
                 self.backfill.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
-                self.enqueue_vertex(queue, now, vertex);
+                self.enqueue_vertex(now, vertex);
                 left = left.saturating_sub(SKIPPED_PER_ADDED);
             } else {
                 left -= 1;
@@ -129,11 +109,11 @@ impl Dispatch {
     /// Returns true if a due vertex leaves before it has a job.
     ///
     /// It is then no longer counted as one without a job.
-    pub(crate) fn leaves_before_backfill(&mut self, queue: &Queue, vertex: VertexId) -> bool {
-        if self.backfill.threads.is_empty() || self.has_joined(queue, vertex) {
+    pub(crate) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
+        if self.backfill.threads.is_empty() || self.has_joined(vertex) {
             return false;
         }
-        let thread = queue.vertices[vertex].thread;
+        let thread = self.vertices[vertex].thread;
         let Some(rest) = self.backfill.threads.get_mut(&thread) else {
             return false;
         };
@@ -141,17 +121,17 @@ impl Dispatch {
         true
     }
 
-    fn has_joined(&self, queue: &Queue, vertex: VertexId) -> bool {
-        let vertex_ref = &queue.vertices[vertex];
-        let jobs = self.rings[queue.threads[vertex_ref.thread].ring].jobs.as_deref();
+    fn has_joined(&self, vertex: VertexId) -> bool {
+        let vertex_ref = &self.vertices[vertex];
+        let jobs = self.rings[self.threads[vertex_ref.thread].ring].jobs.as_deref();
         jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
     }
 
     /// Drops the entries of a thread that leaves its ring.
-    pub(crate) fn drop_entries(&mut self, queue: &Queue, thread: ThreadId) {
+    pub(crate) fn drop_entries(&mut self, thread: ThreadId) {
         self.backfill.threads.remove(&thread);
         // If the ring is not retired, the thread has no entries left.
-        let ring = &mut self.rings[queue.threads[thread].ring];
+        let ring = &mut self.rings[self.threads[thread].ring];
         if ring.is_retired
             && let Some(jobs) = &mut ring.jobs
         {
@@ -162,15 +142,15 @@ impl Dispatch {
     /// Returns true if a thread's due vertices are all without jobs.
     ///
     /// No agent can get any of them yet.
-    pub(crate) fn is_backfilling(&self, queue: &Queue, thread: &Thread) -> bool {
-        let id = || queue.threads.id_of(thread);
+    pub(crate) fn is_backfilling(&self, thread: &Thread) -> bool {
+        let id = || self.threads.id_of(thread);
         !thread.due.is_empty()
             && !self.backfill.is_empty()
-            && id().is_some_and(|id| self.due_in_jobs(queue, id) == 0)
+            && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
     /// Number of due vertices of a thread that are in jobs.
-    pub(crate) fn due_in_jobs(&self, queue: &Queue, thread: ThreadId) -> usize {
-        queue.threads[thread].due.len() - self.backfill.unqueued(thread)
+    pub(crate) fn due_in_jobs(&self, thread: ThreadId) -> usize {
+        self.threads[thread].due.len() - self.backfill.unqueued(thread)
     }
 }

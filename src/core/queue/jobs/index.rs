@@ -5,11 +5,11 @@
 //! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That
 //! changes as many visible entries as the thread has classes, not jobs.
 
-use crate::dispatch::jobs::Entry;
-use crate::dispatch::jobs::class::Class;
-use crate::dispatch::jobs::key::Key;
-use crate::dispatch::jobs::queue::{KeyedEntry, Queue};
 use crate::pool::IdMap;
+use crate::queue::jobs::Entry;
+use crate::queue::jobs::class::Class;
+use crate::queue::jobs::key::Key;
+use crate::queue::jobs::queue::{KeyedEntry, Queue};
 use crate::queue::{ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

@@ -1,8 +1,8 @@
 //! One message in one ring, and its account of slots.
 
-use crate::dispatch::jobs::class::Class;
-use crate::dispatch::jobs::key::Key;
 use crate::pool::Id;
+use crate::queue::jobs::class::Class;
+use crate::queue::jobs::key::Key;
 use crate::queue::{MessageId, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use zsched_config::{Clause, JobOrder};

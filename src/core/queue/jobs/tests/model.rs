@@ -2,8 +2,8 @@
 //!
 //! The model keeps a plain list and looks at everything each time.
 
-use crate::dispatch::jobs::tests::{Rules, START, thread};
-use crate::dispatch::jobs::{Jobs, MAX_RECLASSIFIED_ENTRIES, NewJob};
+use crate::queue::jobs::tests::{Rules, START, thread};
+use crate::queue::jobs::{Jobs, MAX_RECLASSIFIED_ENTRIES, NewJob};
 use crate::queue::message::MessageId;
 use crate::queue::vertex::VertexId;
 use fastrand::Rng;

@@ -1,10 +1,10 @@
 //! The entry that an agent gets next: current job, preemption, choice.
 
-use crate::dispatch::jobs::class::Class;
-use crate::dispatch::jobs::index::VisibleEntry;
-use crate::dispatch::jobs::job::{Job, JobId, Prepayment};
-use crate::dispatch::jobs::key::Key;
-use crate::dispatch::jobs::{Entry, Jobs};
+use crate::queue::jobs::class::Class;
+use crate::queue::jobs::index::VisibleEntry;
+use crate::queue::jobs::job::{Job, JobId, Prepayment};
+use crate::queue::jobs::key::Key;
+use crate::queue::jobs::{Entry, Jobs};
 use crate::queue::{ThreadId, VertexId};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -112,7 +112,7 @@ impl Jobs {
     }
 
     /// Returns the oldest job of a class that may preempt now.
-    fn oldest_of(
+    pub(crate) fn oldest_of(
         &self,
         visible: &BTreeSet<VisibleEntry>,
         current: JobId,

@@ -12,7 +12,7 @@
 //! 1.[1 1]  1.[1 2]  1.[1]    1.[]     2.[]    3.[1]   3.[]    5.[]
 //! ```
 
-use crate::dispatch::jobs::job::JobId;
+use crate::queue::jobs::job::JobId;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::rc::Rc;

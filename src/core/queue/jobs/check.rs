@@ -1,6 +1,6 @@
 //! Invariants of the jobs of a ring.
 
-use crate::dispatch::jobs::{Class, Entry, Job, JobId, Jobs};
+use crate::queue::jobs::{Class, Entry, Job, JobId, Jobs};
 use crate::queue::{MessageId, ThreadId, VertexId};
 use std::collections::HashMap;
 

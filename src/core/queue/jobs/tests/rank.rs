@@ -1,11 +1,11 @@
 //! Tests of the rank of jobs.
 
-use crate::dispatch::jobs::MAX_COUNTED_JOBS;
-use crate::dispatch::jobs::tests::{Ring, Rules, rules};
+use crate::queue::jobs::MAX_COUNTED_JOBS;
+use crate::queue::jobs::tests::{Ring, Rules, rules};
 use crate::queue::message::MessageId;
 
 impl Ring {
-    fn rank(&self, message: usize) -> crate::dispatch::jobs::Rank<MessageId> {
+    fn rank(&self, message: usize) -> crate::queue::jobs::Rank<MessageId> {
         self.jobs
             .rank(self.now, MessageId::from_index(message), |message| message)
             .expect("it has a job")

@@ -1,18 +1,16 @@
 //! Rings: all threads of one channel that matched the same clause.
 //!
-//! A ring owns its agents, which move between its threads, and the order in which threads get one.
+//! A ring has the order in which its threads get an agent. Its agents move between them
+//! ([`crate::dispatch`]).
 
-use crate::dispatch::jobs::{Jobs, Rules};
-use crate::dispatch::suspended_ring::StartState;
-use crate::dispatch::{AgentId, Resource, WaitlistPosition};
 use crate::list::List;
 use crate::pool::{Id, Pool};
-use crate::queue::{ReadyChain, ThreadId};
+use crate::queue::jobs::{Jobs, Rules};
+use crate::queue::{Queue, ReadyChain, ThreadId};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
-use zsched_config::Clause;
-use zsched_format::time::Timestamp;
+use zsched_config::{Clause, Flow};
 
 /// The number of a ring in memory.
 pub type RingId = Id<Ring>;
@@ -36,91 +34,17 @@ pub struct Ring {
     pub ready: List<ReadyChain>,
     /// The order of its jobs, if it chooses by message.
     pub jobs: Option<Box<Jobs>>,
-    /// Idle agents, the one that was busy last at the end.
-    pub idle: Vec<AgentId>,
-    /// Its agents, idle ones included.
-    pub agents: usize,
-    /// What is known about starting its agents.
-    pub starts: StartState,
     /// Recipients in its threads.
     pub recipients: u64,
-    /// Why the first of its ready threads gets no agent.
-    pub refusal: Option<Refusal>,
-    /// The missing command of its clause has been logged.
-    pub logged_no_command: bool,
-    /// It is in the queue of rings to be served.
-    pub is_queued_to_serve: bool,
-    /// The waitlist it is on: the resource that its next agent needs.
-    pub waitlist: Option<Resource>,
-    /// Its place on that waitlist.
-    pub waitlist_position: WaitlistPosition,
-    /// Time since which it has been on waitlists without getting an agent.
-    pub waiting_since: Option<Timestamp>,
+    /// It is marked as changed ([`crate::settle`]).
+    #[serde(skip)]
+    is_changed: bool,
     /// Its clause is no longer in force.
     ///
     /// It is removed with its last agent, once the sweep of a reload has moved its last thread.
     pub is_retired: bool,
     /// Version of the limits in its clause ([`crate::operator::overrides::Overrides`]).
     pub limits_seen: u32,
-}
-
-/// Why an agent may not be started now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
-    /// `maxta`: all agents together.
-    MaxAgents,
-    /// `maxchannel`: agents of this channel.
-    MaxChannel,
-    /// `maxring`: agents of this ring.
-    MaxRing,
-    /// A ring without agents waits for one, and has a lower limit.
-    Claimed,
-    /// `-R`: too many were started in this second.
-    ForkRate,
-    /// `-F`.
-    Frozen,
-    /// `-S`: mail found at the start is not loaded yet.
-    Loading,
-    /// The scheduler is about to end.
-    Ending,
-    /// `-p`: another destination was selected.
-    NotSelected,
-    /// Its agents cannot be started.
-    ///
-    /// The next attempt is planned or under way.
-    Suspended,
-    /// None of its agents has asked for work yet.
-    ///
-    /// Enough of them are being started.
-    Unproven,
-    /// The clause has no command.
-    NoCommand,
-    /// `mail-priority=z`.
-    PriorityHeld,
-    /// The thread has not moved from its retired ring yet.
-    Reloading,
-}
-
-impl Refusal {
-    /// The keyword in the formats that programs read.
-    pub fn word(self) -> &'static str {
-        match self {
-            Refusal::MaxAgents => "maxta",
-            Refusal::MaxChannel => "maxchannel",
-            Refusal::MaxRing => "maxring",
-            Refusal::Claimed => "claimed",
-            Refusal::ForkRate => "fork-rate",
-            Refusal::Frozen => "frozen",
-            Refusal::Loading => "loading",
-            Refusal::Ending => "ending",
-            Refusal::NotSelected => "not-selected",
-            Refusal::Suspended => "suspended",
-            Refusal::Unproven => "unproven",
-            Refusal::NoCommand => "no-command",
-            Refusal::PriorityHeld => "kept",
-            Refusal::Reloading => "reloading",
-        }
-    }
 }
 
 impl Ring {
@@ -133,16 +57,8 @@ impl Ring {
             host,
             threads: Vec::new(),
             ready: List::new(),
-            idle: Vec::new(),
-            agents: 0,
-            starts: StartState::default(),
             recipients: 0,
-            refusal: None,
-            logged_no_command: false,
-            is_queued_to_serve: false,
-            waitlist: None,
-            waitlist_position: WaitlistPosition::default(),
-            waiting_since: None,
+            is_changed: false,
             is_retired: false,
             limits_seen: 0,
         }
@@ -156,6 +72,13 @@ pub struct Rings {
     by_key: HashMap<RingKey, RingId>,
     /// Number of rings with jobs.
     with_jobs: usize,
+    /// Rings in which a thread may be able to get an agent now, or that may be unused.
+    // Empty between two events.
+    #[serde(skip)]
+    changed: VecDeque<RingId>,
+    /// Rings of which recipients have left memory, while there are partial messages.
+    #[serde(skip)]
+    with_room: VecDeque<RingId>,
 }
 
 /// Key of a ring: clause, channel, and host if the command contains `$host`.
@@ -196,7 +119,6 @@ impl Rings {
             if let Some(jobs) = &mut ring.jobs {
                 jobs.close();
             }
-            ring.refusal = Some(Refusal::Reloading);
         }
     }
 
@@ -206,6 +128,43 @@ impl Rings {
         if !ring.is_retired {
             self.by_key.remove(&(ring.clause.id, ring.channel, ring.host));
         }
+    }
+
+    /// Marks a ring: a thread of it may get an agent, or it may be unused.
+    pub fn mark(&mut self, id: RingId) {
+        if !std::mem::replace(&mut self.pool[id].is_changed, true) {
+            self.changed.push_back(id);
+        }
+    }
+
+    /// Marks all rings.
+    pub fn mark_all(&mut self) {
+        let all: Vec<RingId> = self.pool.iter().map(|(ring, _)| ring).collect();
+        all.into_iter().for_each(|ring| self.mark(ring));
+    }
+
+    /// Removes the mark of the next ring that is marked, and returns it.
+    pub fn next_changed(&mut self) -> Option<RingId> {
+        let id = self.changed.pop_front()?;
+        self.pool[id].is_changed = false;
+        Some(id)
+    }
+
+    /// Marks a ring that has room for more recipients.
+    pub fn mark_room(&mut self, id: RingId) {
+        if self.with_room.back() != Some(&id) {
+            self.with_room.push_back(id);
+        }
+    }
+
+    /// Removes the mark of the next ring that has room, and returns it.
+    pub fn next_with_room(&mut self) -> Option<RingId> {
+        self.with_room.pop_front()
+    }
+
+    /// Returns true if rings are marked.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// Returns true if any ring chooses work by message.
@@ -225,5 +184,55 @@ impl std::ops::Deref for Rings {
 impl std::ops::DerefMut for Rings {
     fn deref_mut(&mut self) -> &mut Pool<Ring> {
         &mut self.pool
+    }
+}
+
+impl Queue {
+    /// The clause of a thread, with the limits in force.
+    pub fn clause(&self, thread: ThreadId) -> &Clause {
+        &self.rings[self.threads[thread].ring].clause
+    }
+
+    /// The flow settings in the clause of a thread.
+    pub fn flow(&self, thread: ThreadId) -> &Flow {
+        &self.clause(thread).flow
+    }
+
+    /// The thread of a ring that gets the next agent.
+    pub fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // An arrival is enqueued in the jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
+    }
+
+    /// Adds a thread to the ready threads of its ring.
+    pub fn make_ready(&mut self, thread: ThreadId) {
+        let thread_ref = &mut self.threads.pool_mut()[thread];
+        if std::mem::replace(&mut thread_ref.is_ready, true) {
+            return;
+        }
+        let ring = thread_ref.ring;
+        let ring_ref = &mut self.rings[ring];
+        ring_ref.ready.push_back(self.threads.pool_mut(), thread);
+        if let Some(jobs) = &mut ring_ref.jobs {
+            jobs.set_ready(thread, true);
+        }
+        self.rings.mark(ring);
+    }
+
+    /// Removes a thread from the ready threads of its ring.
+    pub fn unready(&mut self, thread: ThreadId) {
+        let thread_ref = &mut self.threads.pool_mut()[thread];
+        if !std::mem::replace(&mut thread_ref.is_ready, false) {
+            return;
+        }
+        let ring = &mut self.rings[thread_ref.ring];
+        ring.ready.remove(self.threads.pool_mut(), thread);
+        if let Some(jobs) = &mut ring.jobs {
+            jobs.set_ready(thread, false);
+        }
     }
 }

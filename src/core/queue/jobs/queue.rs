@@ -6,9 +6,9 @@
 //! needed, and each step of it takes as long as a thousand instructions. A tree of all entries of a
 //! ring has six such steps, and more. Only a thread with many entries has a tree, of its own.
 
-use crate::dispatch::jobs::job::JobId;
-use crate::dispatch::jobs::key::{Key, Path};
 use crate::queue::VertexId;
+use crate::queue::jobs::job::JobId;
+use crate::queue::jobs::key::{Key, Path};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use zsched_format::time::Timestamp;

@@ -1,0 +1,48 @@
+//! Messages whose times of delivery begin or end ([`crate::queue::schedule`]).
+
+use crate::Scheduler;
+use crate::queue::{MessageId, VertexState};
+
+impl Scheduler {
+    /// Applies the times of messages to the present time, as far as one turn allows.
+    pub(crate) fn apply_schedules(&mut self) {
+        let mut left = self.cx.settings.step();
+        while left > 0
+            && let Some(message) = self.queue.next_schedule_check(self.cx.now)
+        {
+            left = left.saturating_sub(1 + self.queue.message(message).vertices.len());
+            self.apply_schedule(message);
+        }
+    }
+
+    pub(crate) fn apply_schedule(&mut self, message: MessageId) {
+        let was_scheduled = self.queue.message(message).is_scheduled;
+        let was_kept = self.queue.message(message).is_kept();
+        self.queue.update_schedule(self.cx.now, message);
+        match (was_scheduled, self.queue.message(message).is_scheduled) {
+            (true, false) => {
+                self.queue.let_go(&mut self.cx, message);
+            }
+            (false, true) if !was_kept => {
+                self.queue.keep_back(self.cx.now, message);
+            }
+            _ => {}
+        }
+        if self.queue.message(message).is_scheduled {
+            self.apply_deadline(message);
+        }
+    }
+
+    /// Applies the deadline of the sender to a message that waits for its time.
+    pub(crate) fn apply_deadline(&mut self, message: MessageId) {
+        if self.queue.message(message).held || !self.queue.has_passed_deadline(self.cx.now, message)
+        {
+            return;
+        }
+        for vertex in self.queue.vertices_of(message) {
+            if self.queue.vertex(vertex).state == VertexState::Held {
+                self.has_expired(vertex);
+            }
+        }
+    }
+}
