@@ -31,7 +31,6 @@ mod verdict;
 pub mod store;
 
 // What others see of it.
-mod records;
 mod traffic;
 
 // The program.

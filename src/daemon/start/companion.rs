@@ -5,7 +5,8 @@
 //! ends them.
 
 use super::config_warnings::fault;
-use crate::worker;
+use zsched_service::worker;
+
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;

@@ -7,12 +7,12 @@ mod housekeeper;
 mod monitor;
 mod queue_request;
 mod reload;
+mod traffic_file;
 mod usage;
 
 use crate::installation::{Installation, Loaded};
 use crate::network::Network;
 use crate::options::SmtpServerOptions;
-use crate::records::{RecordFiles, Recorder};
 use crate::sandbox;
 use crate::session::{
     Answer, Client, Credentials, LoginAnswer, RecipientQuestion, Reply, Request, Session,
@@ -33,13 +33,16 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use traffic_file::TrafficFile;
 use usage::Usage;
-use zsched_service::{ProgramLock, log_file, notify_manager};
+use zsched_format::status_log::LostLines;
+use zsched_service::log_file::{self, LOG_MODE};
+use zsched_service::{AppendedFile, BackgroundLog, ProgramLock, notify_manager, with_path};
 use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
 
@@ -83,8 +86,7 @@ pub(crate) fn run(
     // Before it becomes a daemon, so that an error is seen.
     let listeners = listen(&loaded)?;
     let pipe = if options.interactive { None } else { Some(sys::daemonize()?) };
-    let log = installation.log_path(pipe.is_some());
-    log_file::start(log.as_deref())?;
+    let log_path = installation.log_path(pipe.is_some());
     let store = installation.store();
     let spool = &store.spool;
     let lock = ProgramLock::take(
@@ -93,11 +95,19 @@ pub(crate) fn run(
         spool.smtpserver_pid_file(),
     )?;
     let signals = Signals::catch(&[SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
-    let status_log = installation.status_log_path();
-    let files = RecordFiles::open(&spool.smtpserver_traffic_file(), status_log.as_deref())?;
-    let is_confined = sandbox::enter(spool, log.iter().chain(&status_log));
-    let monitor = Monitor::new(Recorder::start(files)?);
-    let mut server = Server::new(installation, loaded, listeners, store, log, monitor)?;
+    let status_path = installation.status_log_path();
+    let open_status_log =
+        |path: &Path| AppendedFile::open(path, "status log", LOG_MODE).map_err(with_path(path));
+    let status_log = status_path.as_deref().map(open_status_log).transpose()?;
+    let traffic = Arc::new(TrafficFile::open(&spool.smtpserver_traffic_file())?);
+    let log = log_file::open(log_path.as_deref())?;
+    // Before any worker is started.
+    let is_confined = sandbox::enter(spool, log_path.iter().chain(&status_path));
+    let (log, _guard) = log_file::start(log)?;
+    let start_status_log = |file| BackgroundLog::start(file, LostLines::line);
+    let monitor = Monitor::new(status_log.map(start_status_log).transpose()?);
+    let mut server =
+        Server::new(installation, loaded, listeners, store, log, monitor, traffic.clone())?;
     if let Some(pipe) = pipe {
         pipe.report_ready()?;
     }
@@ -110,7 +120,7 @@ pub(crate) fn run(
     server.log_ports();
     notify_manager("READY=1");
     let served = server.serve(signals);
-    server.monitor.end();
+    server.monitor.end(&traffic);
     served?;
     drop(lock);
     log::info!("ended");
@@ -137,7 +147,7 @@ struct Port {
 struct Server {
     loaded: Arc<Loaded>,
     store: Store,
-    log: Option<PathBuf>,
+    log: BackgroundLog,
     monitor: Monitor,
     poll: Poll,
     ports: Vec<Port>,
@@ -176,8 +186,9 @@ impl Server {
         loaded: Loaded,
         listeners: Vec<TcpListener>,
         store: Store,
-        log: Option<PathBuf>,
+        log: BackgroundLog,
         monitor: Monitor,
+        traffic: Arc<TrafficFile>,
     ) -> io::Result<Server> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -215,6 +226,7 @@ impl Server {
             watched: loaded.watched.clone(),
             folder: store.spool.public(),
             free_space: free_space.clone(),
+            traffic,
             installation,
         };
         let reloads = Reloads::start(housekeeper, waker)?;
@@ -323,7 +335,8 @@ impl Server {
         match signal {
             SIGTERM | SIGINT => self.begin_end(signal),
             SIGHUP => {
-                log_file::reopen(self.log.as_deref());
+                self.log.reopen(false);
+                log::info!("log reopened");
                 self.reload();
             }
             _ => self.reload(),
@@ -480,9 +493,8 @@ impl Server {
             Ok(Ok(false)) => self.close(index),
             Ok(Err(error)) => {
                 if let Some(connection) = &self.connections[index] {
-                    let session = &connection.session;
-                    let (client, activity) = (session.client_name(), session.activity());
-                    log::info!("{client}: lost connection {activity}: {error}");
+                    let why = format_args!(": {error}");
+                    self.monitor.log_session(&connection.session, "lost connection", why);
                 }
                 self.close(index);
             }
@@ -512,9 +524,8 @@ impl Server {
                 connection.begin_tls(tls)?;
             }
             if connection.is_at_end && !connection.session.is_waiting() {
-                let (client, activity) =
-                    (connection.session.client_name(), connection.session.activity());
-                log::info!("{client}: the client closed the connection {activity}");
+                let what = "the client closed the connection";
+                self.monitor.log_session(&connection.session, what, format_args!(""));
                 return Ok(false);
             }
             if !connection.is_readable || !connection.may_read() {
@@ -707,9 +718,7 @@ impl Server {
                 connection.deadline = now;
                 next = now + limits.timeout;
             } else if !connection.session.is_waiting() {
-                let (client, activity) =
-                    (connection.session.client_name(), connection.session.activity());
-                log::info!("{client}: timeout {activity}");
+                self.monitor.log_session(&connection.session, "timeout", format_args!(""));
                 connection.session.time_out();
                 connection.deadline = now + LINGER;
                 next = connection.deadline;

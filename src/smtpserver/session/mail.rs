@@ -4,8 +4,8 @@ use super::body::{BodyDecoder, BodyFault, Framing};
 use super::command::Hold;
 use super::transaction::{Body, Chunk, RecipientQuestion, Trace, Transaction};
 use super::{
-    Awaited, HelloVerb, MailEvent, MailParameters, Phase, RcptParameters, Reply, Request, Service,
-    Session,
+    Awaited, HelloVerb, LogLine, MailEvent, MailParameters, Phase, RcptParameters, Reply, Request,
+    Service, Session,
 };
 use zsched_spool::SpoolId;
 
@@ -307,11 +307,11 @@ impl Session {
                 let size = transaction.body.as_ref().map_or(0, |body| body.decoder.size());
                 let sender = transaction.sender.clone();
                 let (protocol, login) = (self.protocol_facts(), self.login_facts());
-                self.log.push(format!(
+                self.log.push(LogLine::OfMail(format!(
                     "{id}: accepted, client={}{protocol}{login} from=<{}> size={size} nrcpt={recipients}",
                     self.client_name(),
                     sender.as_deref().unwrap_or_default(),
-                ));
+                )));
                 let reply = Reply::new(250, "2.0.0", format!("Ok: queued as {id}"));
                 let outcome = Ok(id);
                 self.events.push(MailEvent { outcome, sender, recipient: None, recipients, size });

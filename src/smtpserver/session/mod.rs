@@ -23,7 +23,7 @@ mod transaction;
 mod tests;
 
 pub use command::{HelloVerb, MailParameters, RcptParameters};
-pub use event::MailEvent;
+pub use event::{LogLine, MailEvent};
 pub use login::{Credentials, LoginAnswer, PasswordRecord};
 pub use reply::Reply;
 pub use transaction::{RecipientQuestion, Transaction};
@@ -212,7 +212,7 @@ pub struct Session {
     input_at: usize,
     output: Vec<u8>,
     requests: VecDeque<Request>,
-    log: Vec<String>,
+    log: Vec<LogLine>,
     events: Vec<MailEvent>,
     awaited: Option<Awaited>,
     phase: Phase,
@@ -363,7 +363,7 @@ impl Session {
     }
 
     /// Takes lines for the log.
-    pub fn take_log(&mut self) -> Vec<String> {
+    pub fn take_log(&mut self) -> Vec<LogLine> {
         std::mem::take(&mut self.log)
     }
 
@@ -479,7 +479,7 @@ impl Session {
         );
         if must_wait && self.client.ip.is_some() && !self.rest().is_empty() {
             // RFC 2920, 3.1. What follows would be taken for commands or text by mistake.
-            self.note("sent commands before the reply to the last one");
+            self.log.push(LogLine::OfSession("sent commands too early"));
             return self.close(Reply::new(554, "5.5.1", "The reply to this command comes first"));
         }
         match command {
@@ -628,7 +628,7 @@ impl Session {
     fn count_error(&mut self) {
         self.errors += 1;
         if self.errors > MAX_ERRORS {
-            self.note("too many errors");
+            self.log.push(LogLine::OfSession("too many errors"));
             self.close(Reply::new(421, "4.7.0", "Too many errors"));
         }
     }
@@ -645,7 +645,7 @@ impl Session {
 
     fn note(&mut self, text: impl std::fmt::Display) {
         let line = format!("{}: {text}", self.client_name());
-        self.log.push(line);
+        self.log.push(LogLine::OfMail(line));
     }
 
     fn free_space(&self) -> u64 {
