@@ -9,9 +9,8 @@
 //!
 //! All errors are collected with their positions. A file with an error yields no configuration.
 
-use super::dovecot::DovecotSocket;
 use super::network::Network;
-use super::policy::PolicyAddress;
+use super::service_stream::ServiceAddress;
 use super::session::Service;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -76,7 +75,7 @@ pub enum LoginSource {
     /// A file of users and hashes of passwords.
     File(PathBuf),
     /// Dovecot's authentication service.
-    Dovecot(DovecotSocket),
+    Dovecot(ServiceAddress),
 }
 
 impl LoginSource {
@@ -134,7 +133,7 @@ pub struct ServerConfig {
     /// What decides about logins.
     pub logins: Option<LoginSource>,
     /// Where a policy service listens.
-    pub policy: Option<PolicyAddress>,
+    pub policy: Option<ServiceAddress>,
     /// Networks whose clients may give messages a higher priority than the usual one.
     pub hurry: Vec<Network>,
     /// Clients that have logged in may do so, too.
@@ -310,7 +309,7 @@ impl Builder {
             }
             "logins" => config.logins = Some(login_source(first)?),
             "policy" => {
-                let parsed = PolicyAddress::parse(&first.text);
+                let parsed = ServiceAddress::parse(&first.text);
                 config.policy = Some(parsed.map_err(|why| ValueError::new(first.at, why))?);
             }
             "max-size" => limits.max_size = size(first)?,
@@ -382,7 +381,7 @@ fn login_source(word: &Word) -> Result<LoginSource, ValueError> {
     match word.text.strip_prefix("dovecot:") {
         None => Ok(LoginSource::File(word.path()?)),
         Some(path) if path.starts_with('/') => {
-            Ok(LoginSource::Dovecot(DovecotSocket::new(path.into())))
+            Ok(LoginSource::Dovecot(ServiceAddress::Unix(path.into())))
         }
         Some(_) => {
             Err(ValueError::new(word.at, "the path of the socket does not begin with a slash"))

@@ -2,13 +2,12 @@
 
 use super::accounts::{self, Accounts};
 use super::config::{Limits, LoginSource, ServerConfig};
-use super::dovecot::DovecotSocket;
 use super::options::SmtpServerOptions;
-use super::session::{Credentials, LoginAnswer, Logins, Service, SessionSettings};
+use super::service_stream::ServiceAddress;
+use super::session::{Logins, Service, SessionSettings};
 use super::store::Store;
 use super::tls;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -43,21 +42,7 @@ pub(crate) struct Loaded {
 /// What decides about logins.
 pub(crate) enum LoginService {
     File(Accounts),
-    Dovecot(DovecotSocket),
-}
-
-impl LoginService {
-    /// Checks a login. Takes some ten milliseconds, or as long as Dovecot does.
-    pub(crate) fn check(&self, credentials: &Credentials, peer: Option<SocketAddr>) -> LoginAnswer {
-        match (self, credentials) {
-            (LoginService::File(accounts), _) => accounts.check(credentials),
-            (LoginService::Dovecot(socket), Credentials::Password { user, password }) => {
-                socket.check(user, password, peer)
-            }
-            // It is not offered.
-            (LoginService::Dovecot(_), Credentials::Scram(_)) => LoginAnswer::Malformed,
-        }
-    }
+    Dovecot(ServiceAddress),
 }
 
 /// A file as it was at one time.

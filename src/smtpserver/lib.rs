@@ -24,7 +24,7 @@ mod dovecot;
 mod network;
 mod policy;
 mod rates;
-mod timed_stream;
+mod service_stream;
 mod verdict;
 
 // Where messages go.
@@ -42,9 +42,8 @@ mod stdio;
 mod tls;
 
 pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, LoginSource, ServerConfig};
-pub use dovecot::DovecotSocket;
 pub use options::SmtpServerOptions;
-pub use policy::PolicyAddress;
+pub use service_stream::ServiceAddress;
 pub use stdio::StdioServer;
 pub use verdict::check_recipient;
 

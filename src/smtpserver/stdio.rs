@@ -48,7 +48,8 @@ impl StdioServer {
             now: zsched_format::time::Timestamp::now,
             free_space: Arc::new(AtomicU64::new(u64::MAX)),
         };
-        let client = Client { ip: None, port: 0, may_relay: true, may_hurry: true, is_local: true };
+        let client =
+            Client { may_relay: true, may_hurry: true, is_local: true, ..Client::default() };
         let mut session = Session::new(Arc::new(settings), client, None);
         session.greet();
         let (mut file, mut buffer) = (None, vec![0; READ_SIZE]);

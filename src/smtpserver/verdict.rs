@@ -4,7 +4,7 @@ use super::config::ServerConfig;
 use super::session::{RecipientQuestion, Reply};
 use zsched_router::{Directory, ExpandError, Expansion, MailAddress, RoutedEnd};
 
-/// Decides about a recipient. May wait for the user database, lists and the policy service.
+/// Decides about a recipient, apart from the policy. May wait for the user database and lists.
 pub fn check_recipient(
     question: &RecipientQuestion,
     config: &ServerConfig,
@@ -12,9 +12,8 @@ pub fn check_recipient(
 ) -> Reply {
     let refused = check_sender(question, config)
         .or_else(|| check_existence(question, directory))
-        .or_else(|| check_relaying(question, config, directory))
-        .or_else(|| config.policy.as_ref().and_then(|policy| policy.ask(question)));
-    refused.unwrap_or_else(|| Reply::new(250, "2.1.5", "Ok"))
+        .or_else(|| check_relaying(question, config, directory));
+    refused.unwrap_or_else(Reply::recipient_ok)
 }
 
 /// Checks the sender. `None` is no objection.
@@ -90,15 +89,8 @@ mod tests {
         let question = RecipientQuestion {
             sender: Some(sender.into()),
             recipient: recipient.into(),
-            accepted: 0,
-            size: None,
             may_relay,
-            ip: None,
-            port: 0,
-            client_name: "c".into(),
-            login: None,
-            tls: None,
-            protocol: "ESMTP",
+            ..RecipientQuestion::default()
         };
         check_recipient(&question, &config.expect("good").config, &directory).to_string()
     }

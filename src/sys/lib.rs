@@ -31,7 +31,7 @@ pub use accounts::Accounts;
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
 pub use descriptors::{
-    close_inherited_on_exec, is_hung_up, is_readable_within, peer_user, set_blocking,
+    close_inherited_on_exec, connect_unix, is_hung_up, is_readable_within, peer_user, set_blocking,
     unacknowledged_len,
 };
 pub use files::{

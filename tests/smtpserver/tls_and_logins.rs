@@ -1,8 +1,7 @@
-//! TLS by `openssl`, logins by Python's `smtplib`, and the policy service.
+//! TLS by `openssl`, and logins by Python's `smtplib`.
 
 use crate::support::{Client, Site, skip};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use zsched_mailq_protocol::scram::StoredPassword;
@@ -21,7 +20,7 @@ fn make_certificate(folder: &Path, name: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn site(lines: &str) -> Site {
+pub fn site(lines: &str) -> Site {
     let root = tempfile::tempdir().expect("a temporary folder");
     make_certificate(root.path(), "mx.test");
     let stored = StoredPassword::with_salt("pencil", b"sixteen bytes it".to_vec(), 4096);
@@ -381,160 +380,6 @@ fn scram_login_needs_no_tls() {
             assert_eq!(client.say("RCPT TO:<a@elsewhere.test>\r\n"), "250");
         }
     }
-}
-
-#[test]
-fn policy_service_decides_about_recipients() {
-    let site = Site::new("listen 127.0.0.1:0 smtp\npolicy unix:DIR/policy\n");
-    let listener = UnixListener::bind(site.path("policy")).expect("bound");
-    let service = std::thread::spawn(move || {
-        let mut asked = Vec::new();
-        for action in ["DUNNO", "REJECT 5.7.99 not today", "DEFER later", ""] {
-            let (stream, _) = listener.accept().expect("a client");
-            let mut reader = BufReader::new(stream);
-            let mut text = String::new();
-            while reader.read_line(&mut text).expect("a line") > 1 {}
-            asked.push(text);
-            if !action.is_empty() {
-                let reply = format!("action={action}\n\n");
-                reader.get_mut().write_all(reply.as_bytes()).expect("written");
-            }
-        }
-        asked
-    });
-    let daemon = site.start();
-    let mut client = Client::hello(daemon.ports[0]);
-    assert_eq!(client.say("MAIL FROM:<s@x.test> SIZE=5\r\n"), "250");
-    for expected in [
-        "250 2.1.5 Ok",
-        "554 5.7.99 not today",
-        "450 4.7.1 later",
-        "451 4.3.5 The policy service does not answer",
-    ] {
-        client.send("RCPT TO:<bob@here.test>\r\n");
-        assert_eq!(client.reply().trim_end(), expected);
-    }
-    let asked = service.join().expect("it ends");
-    for line in [
-        "request=smtpd_access_policy",
-        "protocol_state=RCPT",
-        "sender=s@x.test",
-        "recipient=bob@here.test",
-        "client_address=127.0.0.1",
-        "helo_name=client.test",
-        "size=5",
-    ] {
-        assert!(asked[0].lines().any(|found| found == line), "{line}: {}", asked[0]);
-    }
-}
-
-/// Dovecot with its authentication service only. It knows `alice` with the password `pencil`.
-struct Dovecot {
-    child: std::process::Child,
-    folder: tempfile::TempDir,
-}
-
-impl Drop for Dovecot {
-    fn drop(&mut self) {
-        // It ends its own processes when it gets SIGTERM.
-        let pid = self.child.id().to_string();
-        let is_sent = Command::new("kill").arg(pid).status().is_ok_and(|status| status.success());
-        if is_sent {
-            drop(self.child.wait());
-        }
-    }
-}
-
-impl Dovecot {
-    fn start() -> Option<Dovecot> {
-        let mut command = crate::support::peer("usr/sbin/dovecot")?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), mode).expect("our folder");
-        for name in ["run", "state"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a folder");
-        }
-        let user = match zsched_sys::users::is_root() {
-            true => "dovecot".to_string(),
-            false => std::env::var("USER").unwrap_or_default(),
-        };
-        let at = folder.path().display();
-        let configuration = format!(
-            "protocols =\nbase_dir = {at}/run\nstate_dir = {at}/state\nssl = no\n\
-             default_internal_user = {user}\ndefault_login_user = {user}\nlog_path = {at}/log\n\
-             auth_mechanisms = plain login\nauth_failure_delay = 0\n\
-             passdb {{\n driver = passwd-file\n args = scheme=PLAIN {at}/users\n}}\n\
-             userdb {{\n driver = static\n args = uid=nobody gid=nogroup home={at}\n}}\n\
-             service auth {{\n unix_listener auth-client {{\n mode = 0666\n }}\n}}\n\
-             service anvil {{\n chroot =\n}}\n"
-        );
-        std::fs::write(folder.path().join("users"), "alice@here.test:pencil\n").expect("written");
-        std::fs::write(folder.path().join("dovecot.conf"), configuration).expect("written");
-        command.args(["-F", "-c"]).arg(folder.path().join("dovecot.conf")).stdin(Stdio::null());
-        let dovecot = Dovecot { child: command.spawn().expect("it starts"), folder };
-        crate::support::until("Dovecot listens", || {
-            std::os::unix::net::UnixStream::connect(dovecot.socket()).is_ok()
-        });
-        Some(dovecot)
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.folder.path().join("run/auth-client")
-    }
-}
-
-#[test]
-fn dovecot_decides_about_logins() {
-    let Some(dovecot) = Dovecot::start() else { return };
-    let logins = format!("logins dovecot:{}\n", dovecot.socket().display());
-    let site = site("");
-    let config = site.read("smtpserver.cf");
-    site.write("smtpserver.cf", config.replace("logins ", "#logins ") + &logins);
-    let daemon = site.start();
-    // Several at a time: each is a connection to Dovecot of its own.
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                let mut client = Client::connect(daemon.ports[2]);
-                assert_eq!(client.code(), "220");
-                client.send("EHLO c\r\n");
-                let hello = client.reply();
-                assert!(hello.contains("250-AUTH PLAIN LOGIN\r\n"), "{hello}");
-                assert_eq!(client.say("AUTH SCRAM-SHA-256 biws\r\n"), "504");
-                assert_eq!(client.say("AUTH PLAIN AGFsaWNlQGhlcmUudGVzdAB3cm9uZw==\r\n"), "535");
-                assert_eq!(client.say("AUTH LOGIN\r\n"), "334");
-                assert_eq!(client.say("QUxJQ0VASGVyZS50ZXN0\r\n"), "334");
-                assert_eq!(client.say("cGVuY2ls\r\n"), "235");
-                client.begin_data();
-                assert_eq!(client.say("A: b\r\n\r\nc\r\n.\r\n"), "250");
-            });
-        }
-    });
-    // Dovecot's name of the user, who wrote ALICE.
-    let stored = site.submissions();
-    assert_eq!(stored.len(), 8);
-    assert!(stored.iter().all(|text| text.contains("\nauthinfo alice@here.test\n")));
-    drop(dovecot);
-    let mut client = Client::hello(daemon.ports[2]);
-    assert_eq!(client.say("AUTH PLAIN AGFsaWNlQGhlcmUudGVzdABwZW5jaWw=\r\n"), "454");
-    site.until_logged("no login can be checked");
-}
-
-/// A Dovecot that does not answer holds up logins only.
-#[test]
-fn silent_dovecot_holds_up_no_mail() {
-    let site = Site::new("listen 127.0.0.1:0 smtp\nlogins dovecot:DIR/auth\n");
-    let listener = UnixListener::bind(site.path("auth")).expect("bound");
-    let daemon = site.start();
-    let mut waiting: Vec<Client> = (0..32).map(|_| Client::hello(daemon.ports[0])).collect();
-    waiting.iter_mut().for_each(|client| client.send("AUTH PLAIN AGEAYg==\r\n"));
-    let mut asked = listener.accept().expect("a login").0;
-    let mut client = Client::hello(daemon.ports[0]);
-    client.begin_data();
-    assert_eq!(client.say("A: b\r\n\r\nc\r\n.\r\n"), "250");
-    // What is no Dovecot gets no password.
-    asked.write_all(b"220 mx.test\nDONE\n").expect("written");
-    site.until_logged("no login can be checked: Dovecot has no mechanism PLAIN");
 }
 
 #[test]

@@ -2,24 +2,31 @@
 //!
 //! A fault in one session ends that connection only.
 
+// Connections, and what they ask for.
 mod connection;
-mod housekeeper;
-mod monitor;
+mod requests;
+
+// Who does it.
+mod external_service;
 mod queue_request;
-mod reload;
+mod store_workers;
+mod workers;
+
+// What is counted.
+mod monitor;
 mod traffic_file;
 mod usage;
+
+// Configuration.
+mod housekeeper;
+mod reload;
 
 use crate::installation::{Installation, Loaded};
 use crate::network::Network;
 use crate::options::SmtpServerOptions;
 use crate::sandbox;
-use crate::session::{
-    Answer, Client, Credentials, LoginAnswer, RecipientQuestion, Reply, Request, Session,
-    SessionSettings,
-};
-use crate::store::{self, Done, Store, StoreJob, Task, Ticket};
-use crate::verdict::check_recipient;
+use crate::session::{Client, Reply, Session, SessionSettings};
+use crate::store::Store;
 use connection::{Connection, ReadOutcome};
 use housekeeper::Housekeeper;
 use mio::net::{TcpListener, TcpStream};
@@ -27,22 +34,23 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use monitor::Monitor;
 use queue_request::QueueRequests;
 use reload::Reloads;
+use requests::{Done, RequestWorkers};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use store_workers::StoreJob;
 use traffic_file::TrafficFile;
 use usage::Usage;
 use zsched_format::status_log::LostLines;
 use zsched_service::log_file::{self, LOG_MODE};
-use zsched_service::{AppendedFile, BackgroundLog, ProgramLock, notify_manager, with_path};
+use zsched_service::{AppendedFile, BackgroundLog, ProgramLock, notify_manager, with_path, worker};
 use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
 
@@ -57,10 +65,6 @@ const MAX_ACCEPTS_PER_TURN: usize = 64;
 const MAX_READS_PER_TURN: usize = 8;
 /// Size of the buffer for reading, in bytes.
 const READ_SIZE: usize = 32 << 10;
-/// Number of workers for recipients, some of which wait for a policy service.
-const LOOKUP_WORKERS: usize = 8;
-/// Number of workers for logins. Dovecot takes seconds to refuse a wrong one.
-const LOGIN_WORKERS: usize = 16;
 /// Interval of looks at the alarms.
 const ALARM_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for a peer to read the last reply before its connection is closed.
@@ -161,14 +165,15 @@ struct Server {
     per_client: HashMap<Network, usize>,
     usage: Usage,
     store_jobs: Sender<StoreJob>,
-    lookups: Sender<(Ticket, Task)>,
-    logins: Sender<(Ticket, Task)>,
+    workers: RequestWorkers,
     done: Receiver<Done>,
     /// Number of the last request of all connections.
     ///
     /// A connection may get the index of a former one, whose answer is still to come. It must not
     /// be taken for the answer to a request of the new one.
     last_ticket: u64,
+    /// Number of the last session.
+    last_session: u64,
     free_space: Arc<AtomicU64>,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
@@ -200,10 +205,8 @@ impl Server {
                 wake.wake().ok();
             }
         };
-        let (store_jobs, jobs) = channel();
-        store::start(&store, jobs, answer.clone())?;
-        let lookups = store::start_workers(LOOKUP_WORKERS, answer.clone())?;
-        let logins = store::start_workers(LOGIN_WORKERS, answer)?;
+        let store_jobs = store_workers::start(&store, answer.clone())?;
+        let workers = RequestWorkers::start(answer)?;
         let max_connections = loaded.config.limits.max_connections;
         let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
         let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
@@ -247,10 +250,10 @@ impl Server {
             per_client: HashMap::new(),
             usage: Usage::default(),
             store_jobs,
-            lookups,
-            logins,
+            workers,
             done,
             last_ticket: 0,
+            last_session: 0,
             free_space,
             buffer: vec![0; READ_SIZE],
             reloads,
@@ -301,9 +304,7 @@ impl Server {
                     Token(token) => self.wake(token - first, event.is_readable()),
                 }
             }
-            while let Ok(done) = self.done.try_recv() {
-                self.answer(done);
-            }
+            self.take_done();
             if self.accept_again.is_none_or(|again| Instant::now() >= again) {
                 self.accept_again = None;
                 let ports = std::mem::take(&mut waiting_ports);
@@ -325,7 +326,7 @@ impl Server {
 
     fn next_wakeup(&self) -> Instant {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
-        [deadline, self.accept_again, self.end]
+        [deadline, self.workers.next_end(), self.accept_again, self.end]
             .into_iter()
             .flatten()
             .fold(self.next_alarms, Instant::min)
@@ -404,9 +405,12 @@ impl Server {
             return Ok(());
         }
         stream.set_nodelay(true)?;
+        self.last_session += 1;
         let about = Client {
             ip: Some(ip),
             port: peer.port(),
+            server: Some(stream.local_addr()?),
+            number: self.last_session,
             may_relay,
             may_hurry,
             is_local: ip.is_loopback(),
@@ -466,50 +470,40 @@ impl Server {
         }
     }
 
-    /// Hands an answer to its session, unless that is gone.
-    fn answer(&mut self, done: Done) {
-        let Ticket { connection: index, number } = done.ticket;
-        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-        // A second answer to the same request has no effect.
-        if connection.ticket.take_if(|ticket| *ticket == number).is_none() {
-            return;
-        }
-        connection.file = done.file;
-        let answer = AssertUnwindSafe(|| connection.session.answer(done.answer));
-        if catch_unwind(answer).is_err() {
-            log::error!("a fault in a session: its connection is closed");
-            return self.close(index);
-        }
-        self.ready.push_back(index);
-    }
-
     /// Does what a connection can do now.
     fn drive(&mut self, index: usize) {
         if self.connections.get(index).is_none_or(Option::is_none) {
             return;
         }
-        match catch_unwind(AssertUnwindSafe(|| self.turn(index))) {
-            Ok(Ok(true)) => self.set_deadline(index),
-            Ok(Ok(false)) => self.close(index),
-            Ok(Err(error)) => {
+        match worker::catch_panic(|| self.turn(index)) {
+            Some(Ok(true)) => self.set_deadline(index),
+            Some(Ok(false)) => self.close(index),
+            Some(Err(error)) => {
                 if let Some(connection) = &self.connections[index] {
                     let why = format_args!(": {error}");
                     self.monitor.log_session(&connection.session, "lost connection", why);
                 }
                 self.close(index);
             }
-            Err(_) => {
-                log::error!("a fault in a session: its connection is closed");
-                self.close(index);
-            }
+            None => self.close_faulty(index),
         }
+    }
+
+    /// Closes a connection whose session has panicked. Another line has the place in the program.
+    fn close_faulty(&mut self, index: usize) {
+        if let Some(connection) = &self.connections[index] {
+            let (client, activity) =
+                (connection.session.client_name(), connection.session.activity());
+            log::error!("{client}: this program has a fault {activity}: the connection is closed");
+        }
+        self.close(index);
     }
 
     /// Reads, answers and writes. Returns false when the connection is over.
     fn turn(&mut self, index: usize) -> io::Result<bool> {
         for _ in 0..MAX_READS_PER_TURN {
             self.greet(index);
-            self.carry_out(index)?;
+            self.carry_out(index);
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
             collect(connection, &mut self.monitor, &mut self.usage);
             let is_sent = connection.flush()?;
@@ -563,118 +557,6 @@ impl Server {
             connection.awaits_greeting = false;
             connection.session.greet();
         }
-    }
-
-    /// Carries out what a session asks for.
-    fn carry_out(&mut self, index: usize) -> io::Result<()> {
-        loop {
-            let Some(connection) = &mut self.connections[index] else { return Ok(()) };
-            let Some(request) = connection.session.take_request() else { return Ok(()) };
-            self.last_ticket += 1;
-            connection.ticket = Some(self.last_ticket);
-            let ticket = Ticket { connection: index, number: self.last_ticket };
-            match request {
-                Request::Discard => connection.file = None,
-                Request::StartTls => match &self.loaded.tls {
-                    Some(tls) => connection.next_tls = Some(tls.clone()),
-                    // The certificate was taken away since the session began.
-                    None => connection.session.shut_down(),
-                },
-                Request::Append(bytes) => {
-                    let file = connection.file.take();
-                    self.store_part(StoreJob { ticket, file, bytes, is_last: false });
-                }
-                Request::Commit(bytes) => {
-                    let file = connection.file.take();
-                    self.store_part(StoreJob { ticket, file, bytes, is_last: true });
-                }
-                Request::CheckRecipient(question) => self.check_recipient(ticket, question),
-                Request::Login(credentials) => self.check_login(ticket, credentials),
-                Request::AdmitLogin(login) => self.admit_login(index, login),
-                Request::StartQueue(host) => self.start_queue(ticket, host),
-            }
-        }
-    }
-
-    fn check_login(&mut self, ticket: Ticket, credentials: Credentials) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let is_refused = self.usage.refuses_login(connection.client, Instant::now());
-        let client = connection.session.client();
-        let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
-        let loaded = self.loaded.clone();
-        let check = move || {
-            Answer::Login(match &loaded.logins {
-                _ if is_refused => LoginAnswer::Refused(Reply::new(
-                    454,
-                    "4.7.0",
-                    "Too many failed logins from here, try again later",
-                )),
-                Some(logins) => logins.check(&credentials, peer),
-                None => LoginAnswer::Wrong,
-            })
-        };
-        self.logins.send((ticket, Box::new(check))).ok();
-    }
-
-    /// Counts the connection for its login, unless that has too many. Answers at once.
-    fn admit_login(&mut self, index: usize, login: String) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        if let Some(former) = connection.counted_login.take() {
-            self.usage.end_login(&former);
-        }
-        let limits = &self.loaded.config.limits;
-        let reply = match self.usage.begin_login(&login, connection.client, limits, Instant::now())
-        {
-            Ok(()) => {
-                connection.counted_login = Some(login);
-                Reply::new(235, "2.7.0", "Logged in")
-            }
-            Err(reply) => reply,
-        };
-        connection.ticket = None;
-        connection.session.answer(Answer::Reply(reply));
-    }
-
-    /// Asks for a host: any one for a client that may relay, else those this host is a backup for.
-    fn start_queue(&self, ticket: Ticket, host: String) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let (session, config) = (&connection.session, &self.loaded.config);
-        let client = session.client_name();
-        let is_allowed = session.client().may_relay || config.is_relay_domain(&host);
-        let requests = self.queue_requests.clone();
-        self.look_up(ticket, move || {
-            Answer::Reply(match is_allowed {
-                true => requests.start(&host, &client),
-                false => {
-                    log::info!("{client}: ETRN {host} refused");
-                    // RFC 1985, 5.3.
-                    Reply::new(459, "4.7.1", format!("Node {host} not allowed"))
-                }
-            })
-        });
-    }
-
-    fn store_part(&self, job: StoreJob) {
-        // The workers never end before the loop.
-        self.store_jobs.send(job).ok();
-    }
-
-    fn look_up(&self, ticket: Ticket, task: impl FnOnce() -> Answer + Send + 'static) {
-        self.lookups.send((ticket, Box::new(task))).ok();
-    }
-
-    fn check_recipient(&mut self, ticket: Ticket, question: Box<RecipientQuestion>) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let limits = &self.loaded.config.limits;
-        let now = Instant::now();
-        if let Some(reply) = self.usage.count_recipient(&question, connection.client, limits, now) {
-            let task = move || Answer::Reply(reply);
-            return self.look_up(ticket, task);
-        }
-        let loaded = self.loaded.clone();
-        let check =
-            move || Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory));
-        self.look_up(ticket, check);
     }
 
     /// Puts off the deadline of a connection that has moved on.

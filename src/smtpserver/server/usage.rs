@@ -214,18 +214,6 @@ mod tests {
     }
 
     fn question() -> RecipientQuestion {
-        RecipientQuestion {
-            sender: None,
-            recipient: "a@b".into(),
-            accepted: 0,
-            size: None,
-            may_relay: true,
-            ip: None,
-            port: 0,
-            client_name: "c".into(),
-            login: None,
-            tls: None,
-            protocol: "ESMTP",
-        }
+        RecipientQuestion { may_relay: true, ..RecipientQuestion::default() }
     }
 }

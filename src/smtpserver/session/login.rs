@@ -85,16 +85,19 @@ impl Session {
         if self.hello.is_none() || self.login.is_some() || self.transaction.is_some() {
             return self.refuse(Reply::out_of_order("A login is not possible now"));
         }
-        let (state, challenge) = match mechanism {
-            "SCRAM-SHA-256" if self.settings.logins == Logins::All => (LoginState::ScramFirst, ""),
+        let (state, method, challenge) = match mechanism {
+            "SCRAM-SHA-256" if self.settings.logins == Logins::All => {
+                (LoginState::ScramFirst, "SCRAM-SHA-256", "")
+            }
             "PLAIN" | "LOGIN" if !self.may_send_password() => {
                 let text = "This login needs TLS";
                 return self.refuse(Reply::new(538, "5.7.11", text));
             }
-            "PLAIN" => (LoginState::Plain, ""),
-            "LOGIN" => (LoginState::LoginName, "VXNlcm5hbWU6"),
+            "PLAIN" => (LoginState::Plain, "PLAIN", ""),
+            "LOGIN" => (LoginState::LoginName, "LOGIN", "VXNlcm5hbWU6"),
             _ => return self.refuse(Reply::new(504, "5.5.4", "Unknown login mechanism")),
         };
+        self.login_method = Some(method);
         self.phase = Phase::Login(state);
         match initial {
             None => self.challenge(challenge),

@@ -9,6 +9,8 @@ use super::{
 };
 use zsched_spool::SpoolId;
 
+/// Maximum length of the headers that are put before those of a message, in bytes.
+const MAX_PREPENDED_LEN: usize = 64 << 10;
 /// Number of bytes of a message that are written together.
 const WRITE_SIZE: usize = 64 << 10;
 /// Number of bytes that are decoded together.
@@ -39,6 +41,7 @@ impl Session {
             }
             _ => None,
         };
+        self.messages += 1;
         self.transaction = Some(Box::new(Transaction::new(sender, parameters)));
         if let Some(reply) = refusal {
             self.reject(None, &reply);
@@ -124,14 +127,28 @@ impl Session {
             may_relay: self.may_relay(),
             ip: self.client.ip,
             port: self.client.port,
+            server: self.client.server,
             client_name: name,
             login: self.login.clone(),
+            login_method: self.login_method.filter(|_| self.login.is_some()),
             tls: self.tls.clone(),
+            instance: (self.client.number, self.messages),
             protocol: match (self.settings.service, verb) {
                 (Service::Lmtp, _) => "LMTP",
                 (_, HelloVerb::Helo) => "SMTP",
                 _ => "ESMTP",
             },
+        }
+    }
+
+    /// Puts a header line before the headers of the message.
+    pub(super) fn prepend(&mut self, header: &str) {
+        let Some(transaction) = &mut self.transaction else { return };
+        // The same service says it for each recipient.
+        if transaction.headers.len() + header.len() <= MAX_PREPENDED_LEN
+            && !transaction.headers.split_inclusive('\n').any(|known| known == header)
+        {
+            transaction.headers.push_str(header);
         }
     }
 
@@ -143,6 +160,9 @@ impl Session {
     ) {
         if reply.is_error() {
             self.reject(Some(address), &reply);
+            if matches!(reply.code, 421 | 521) {
+                return self.close(reply);
+            }
             // Recipients that do not exist are how addresses are guessed.
             return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
         }

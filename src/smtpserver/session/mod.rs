@@ -31,7 +31,7 @@ pub use transaction::{RecipientQuestion, Transaction};
 use command::Command;
 use login::LoginState;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -123,6 +123,10 @@ pub struct Client {
     pub ip: Option<IpAddr>,
     /// Its port.
     pub port: u16,
+    /// The address and port that it has connected to.
+    pub server: Option<SocketAddr>,
+    /// The number of its session.
+    pub number: u64,
     /// It may send to any address.
     pub may_relay: bool,
     /// It may give messages a higher priority than the usual one.
@@ -138,6 +142,8 @@ pub struct TlsFacts {
     pub version: String,
     /// IANA's name, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
+    /// Length of its keys, in bits.
+    pub key_bits: u16,
 }
 
 /// What the server has to do for a session. All but `Discard` and `StartTls` need an answer.
@@ -166,6 +172,8 @@ pub enum Request {
 pub enum Answer {
     /// The reply to a recipient, to ETRN, or to a login whose password was right.
     Reply(Reply),
+    /// The recipient is accepted, and this header line is put before those of the message.
+    Prepend(String),
     /// The result of a login.
     Login(LoginAnswer),
     /// A part is written.
@@ -218,7 +226,10 @@ pub struct Session {
     phase: Phase,
     hello: Option<(HelloVerb, String)>,
     login: Option<String>,
+    login_method: Option<&'static str>,
     transaction: Option<Box<Transaction>>,
+    /// Number of messages that were begun.
+    messages: u64,
     errors: u32,
     idle_commands: u32,
     failed_logins: u32,
@@ -244,7 +255,9 @@ impl Session {
             phase: Phase::Greeting,
             hello: None,
             login: None,
+            login_method: None,
             transaction: None,
+            messages: 0,
             errors: 0,
             idle_commands: 0,
             failed_logins: 0,
@@ -283,6 +296,10 @@ impl Session {
         match (awaited, answer) {
             (Awaited::Recipient(address, parameters), Answer::Reply(reply)) => {
                 self.recipient_checked(address, parameters, reply);
+            }
+            (Awaited::Recipient(address, parameters), Answer::Prepend(header)) => {
+                self.prepend(&header);
+                self.recipient_checked(address, parameters, Reply::recipient_ok());
             }
             (Awaited::Login, Answer::Login(answer)) => self.login_answered(answer),
             (Awaited::Admission(user), Answer::Reply(reply)) => self.login_admitted(user, reply),

@@ -37,6 +37,11 @@ impl Reply {
         self.code >= 400
     }
 
+    /// The recipient is accepted.
+    pub fn recipient_ok() -> Reply {
+        Reply::new(250, "2.1.5", "Ok")
+    }
+
     /// A failure of this server, after which the client tries again.
     pub fn failure() -> Reply {
         Reply::new(451, "4.3.0", "Local error, try again later")

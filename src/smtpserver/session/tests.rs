@@ -22,13 +22,7 @@ fn settings(service: Service) -> SessionSettings {
 }
 
 fn client(may_relay: bool) -> Client {
-    Client {
-        ip: Some([192, 0, 2, 7].into()),
-        port: 4711,
-        may_relay,
-        may_hurry: false,
-        is_local: false,
-    }
+    Client { ip: Some([192, 0, 2, 7].into()), port: 4711, may_relay, ..Client::default() }
 }
 
 /// A session, and what became of its messages.
@@ -122,8 +116,11 @@ impl World {
                 }
                 Request::StartTls => {
                     self.tls_begins += 1;
-                    self.session
-                        .tls_started(TlsFacts { version: "TLSv1.3".into(), cipher: "X".into() });
+                    self.session.tls_started(TlsFacts {
+                        version: "TLSv1.3".into(),
+                        cipher: "X".into(),
+                        key_bits: 256,
+                    });
                     continue;
                 }
                 Request::StartQueue(_) => Answer::Reply(Reply::new(250, "2.0.0", "Ok")),

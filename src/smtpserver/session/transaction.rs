@@ -5,7 +5,7 @@ use super::command::Hold;
 use super::{
     Client, HelloVerb, MailParameters, RcptParameters, Service, SessionSettings, TlsFacts,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A message that is being received.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Transaction {
     pub parameters: MailParameters,
     /// The recipients that are accepted.
     pub recipients: Vec<(String, RcptParameters)>,
+    /// Header lines that come before those of the message.
+    pub(super) headers: String,
     pub(super) body: Option<Body>,
     /// A part of it is written.
     pub(super) has_file: bool,
@@ -39,7 +41,7 @@ pub(super) struct Chunk {
 }
 
 /// What is known when a recipient is to be checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RecipientQuestion {
     /// `None` is the null sender.
     pub sender: Option<String>,
@@ -57,12 +59,18 @@ pub struct RecipientQuestion {
     pub port: u16,
     /// The name that the client gave.
     pub client_name: String,
+    /// The address and port that the client has connected to.
+    pub server: Option<SocketAddr>,
     /// Its login name.
     pub login: Option<String>,
+    /// The mechanism of the login.
+    pub login_method: Option<&'static str>,
     /// Its TLS.
     pub tls: Option<TlsFacts>,
     /// `SMTP`, `ESMTP` or `LMTP`.
     pub protocol: &'static str,
+    /// Numbers of the session and of the message in it.
+    pub instance: (u64, u64),
 }
 
 /// What the trace header of a message says.
@@ -76,7 +84,14 @@ pub(super) struct Trace<'s> {
 
 impl Transaction {
     pub(super) fn new(sender: Option<String>, parameters: MailParameters) -> Transaction {
-        Transaction { sender, parameters, recipients: Vec::new(), body: None, has_file: false }
+        Transaction {
+            sender,
+            parameters,
+            recipients: Vec::new(),
+            headers: String::new(),
+            body: None,
+            has_file: false,
+        }
     }
 
     /// The lines before the headers of the submission.
@@ -112,7 +127,7 @@ impl Transaction {
             }
             lines.push(format!("to <{address}>"));
         }
-        lines.push("env-end\n".into());
+        lines.push(format!("env-end\n{}", self.headers));
         lines.join("\n").into_bytes()
     }
 }
