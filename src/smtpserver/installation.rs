@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use zsched_config::Zenv;
 use zsched_format::time::Timestamp;
 use zsched_router::{Directory, load_directory};
@@ -93,12 +93,17 @@ impl Installation {
         })
     }
 
-    pub(crate) fn store(&self) -> Store {
+    pub(crate) fn store(&self, free_space: &Arc<AtomicU64>) -> Store {
         Store {
+            free_space: free_space.clone(),
             level: HashLevel::of_router(self.zenv.get("ROUTERDIRHASH")),
             router_socket: self.spool.router_socket(self.zenv.get("ROUTERNOTIFY")),
             spool: self.spool.clone(),
         }
+    }
+
+    pub(crate) fn spool(&self) -> &Spool {
+        &self.spool
     }
 
     /// The socket of the scheduler.
@@ -138,9 +143,9 @@ impl Installation {
             Some(path) => zsched_config::read(path)
                 .map_err(|error| vec![error])
                 .and_then(|text| ServerConfig::parse(path, &text, &self.zenv))
-                .map(|loaded| {
-                    said.extend(loaded.warnings.iter().map(ToString::to_string));
-                    loaded.config
+                .map(|(config, warnings)| {
+                    said.extend(warnings.iter().map(ToString::to_string));
+                    config
                 }),
         };
         let directory = load_directory(self.router_config.as_deref(), &self.zenv);
@@ -199,6 +204,7 @@ impl Loaded {
         &self,
         service: Service,
         free_space: &Arc<AtomicU64>,
+        free_memory: &Arc<AtomicU64>,
     ) -> Arc<SessionSettings> {
         let hostname = self.config.hostname.clone();
         let of_router = || self.directory.config.routes.hostname().to_string();
@@ -215,10 +221,15 @@ impl Loaded {
             },
             has_queue_domains: !self.config.relay_domains.is_empty(),
             allows_bare_lf: false,
-            max_hold: self.config.limits.max_hold,
-            logins_hurry: self.config.logins_hurry,
+            max_hold: match self.config.has_holds {
+                true => self.config.limits.max_hold,
+                false => Duration::ZERO,
+            },
+            has_priorities: self.config.has_priorities,
+            logins_raise_priority: self.config.logins_raise_priority,
             now: Timestamp::now,
             free_space: free_space.clone(),
+            free_memory: free_memory.clone(),
         })
     }
 }

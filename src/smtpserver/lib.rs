@@ -41,7 +41,7 @@ mod server;
 mod stdio;
 mod tls;
 
-pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, LoginSource, ServerConfig};
+pub use config::{KEYWORDS, Limits, Listener, LoginSource, ServerConfig, SubjectLimits};
 pub use options::SmtpServerOptions;
 pub use service_stream::ServiceAddress;
 pub use stdio::StdioServer;

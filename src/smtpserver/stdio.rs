@@ -44,12 +44,18 @@ impl StdioServer {
             has_queue_domains: false,
             allows_bare_lf: true,
             max_hold: std::time::Duration::ZERO,
-            logins_hurry: true,
+            has_priorities: true,
+            logins_raise_priority: true,
             now: zsched_format::time::Timestamp::now,
             free_space: Arc::new(AtomicU64::new(u64::MAX)),
+            free_memory: Arc::new(AtomicU64::new(u64::MAX)),
         };
-        let client =
-            Client { may_relay: true, may_hurry: true, is_local: true, ..Client::default() };
+        let client = Client {
+            may_relay: true,
+            may_raise_priority: true,
+            is_local: true,
+            ..Client::default()
+        };
         let mut session = Session::new(Arc::new(settings), client, None);
         session.greet();
         let (mut file, mut buffer) = (None, vec![0; READ_SIZE]);
@@ -84,6 +90,7 @@ impl StdioServer {
                 Some(directory) => check_recipient(&question, config, directory),
                 None => Reply::new(250, "2.1.5", "Ok"),
             }),
+            Request::AdmitMessage => Answer::Reply(Reply::sender_ok()),
             Request::Append(bytes) => {
                 let written = self.store.append(file.take(), &bytes);
                 Answer::Appended(written.map(|written| *file = Some(written)))

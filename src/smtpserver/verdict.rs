@@ -83,7 +83,7 @@ mod tests {
             refuse *.invalid 5.1.2 \"no such domain\"\n";
         let zenv = Zenv::default();
         let loaded = RouterConfig::parse(Path::new("router.cf"), text, "h.test", &zenv);
-        let (directory, _) = Directory::load(loaded.expect("good").config).expect("loaded");
+        let (directory, _) = Directory::load(loaded.expect("good").0).expect("loaded");
         let text = b"relay-domain backup.test\nrefuse-sender *@spam.test \"no thanks\"\n";
         let config = ServerConfig::parse(Path::new("smtpserver.cf"), text, &zenv);
         let question = RecipientQuestion {
@@ -92,7 +92,7 @@ mod tests {
             may_relay,
             ..RecipientQuestion::default()
         };
-        check_recipient(&question, &config.expect("good").config, &directory).to_string()
+        check_recipient(&question, &config.expect("good").0, &directory).to_string()
     }
 
     #[test]

@@ -39,9 +39,9 @@ fn limits_that_are_reached_are_in_summary() {
     }
     let expected = [
         "the client 127.0.0.1 has 3 connections and wants another one; more are refused",
-        "the login user0 has 1 connection, and 127.0.0.1 wants another one; more are refused",
-        "the login user0 of 127.0.0.1 has named 1 recipient in an hour; more are deferred",
-        "the client 127.0.0.1 has named 1 recipient in an hour; more are deferred",
+        "the login user0 of 127.0.0.1 has 1 connection and wants another one; more are refused",
+        "the login user0 of 127.0.0.1 has reached the limit of 1 recipient in an hour; more are deferred",
+        "the client 127.0.0.1 has reached the limit of 1 recipient in an hour; more are deferred",
     ];
     let mut summary = String::new();
     until("the alarms are shown", || {
@@ -50,7 +50,7 @@ fn limits_that_are_reached_are_in_summary() {
         summary = String::from_utf8(mailq.output().expect("it runs").stdout).expect("text");
         expected.iter().all(|alarm| summary.contains(alarm))
     });
-    assert!(summary.contains("421 4.7.0 Too many connections from here"), "{summary}");
+    assert!(summary.contains("421 4.7.0 Too many connections at a time"), "{summary}");
     let log = site.read("smtpserver-log");
     for alarm in expected {
         assert_eq!(log.matches(&format!("error: alarm: {alarm}")).count(), 1, "{alarm}: {log}");

@@ -14,6 +14,9 @@ use zsched_sys as sys;
 /// Interval of looks at the free space and at files that may have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Number of free inodes that is left to others.
+const MIN_FREE_FILES: u64 = 1000;
+
 /// What was read, with its warnings; or all errors.
 pub(super) type LoadResult = Result<(Loaded, Vec<String>), Vec<String>>;
 
@@ -33,8 +36,10 @@ pub(super) struct Housekeeper {
     pub(super) watched: Vec<FileStamp>,
     /// The folder whose free space counts.
     pub(super) folder: PathBuf,
-    /// Free space of it, in bytes.
+    /// Free space of it that submissions may take, in bytes.
     pub(super) free_space: Arc<AtomicU64>,
+    /// Free space that is left to others, in bytes.
+    pub(super) min_free_space: u64,
     /// The file with the counters.
     pub(super) traffic: Arc<TrafficFile>,
 }
@@ -47,6 +52,7 @@ impl Housekeeper {
         mut self,
         done: impl Fn(LoadResult) + Send + 'static,
     ) -> io::Result<Sender<Chore>> {
+        self.measure_space();
         let (sender, chores) = channel();
         let work = move || {
             while let Some(is_asked) = self.wait(&chores) {
@@ -63,10 +69,7 @@ impl Housekeeper {
     ///
     /// Returns true if everything is to be read, `None` at the end.
     fn wait(&self, chores: &Receiver<Chore>) -> Option<bool> {
-        if let Ok(space) = sys::statvfs(&self.folder) {
-            let free = space.f_bavail.saturating_mul(space.f_frsize);
-            self.free_space.store(free, Ordering::Relaxed);
-        }
+        self.measure_space();
         let (mut next, mut is_asked) = (chores.recv_timeout(INTERVAL), false);
         // One reading serves all requests before it.
         loop {
@@ -80,6 +83,14 @@ impl Housekeeper {
         }
     }
 
+    fn measure_space(&self) {
+        let Ok(space) = sys::statvfs(&self.folder) else { return };
+        // Some file systems do not count files.
+        let has_files = space.f_files == 0 || space.f_favail >= MIN_FREE_FILES;
+        let free = if has_files { space.f_bavail.saturating_mul(space.f_frsize) } else { 0 };
+        self.free_space.store(free.saturating_sub(self.min_free_space), Ordering::Relaxed);
+    }
+
     /// Reads everything. Files with an error are read again when they change.
     fn load(&mut self) -> LoadResult {
         self.watched.iter_mut().for_each(|stamp| *stamp = FileStamp::of(&stamp.path));
@@ -87,6 +98,7 @@ impl Housekeeper {
         let loaded = loaded.unwrap_or_else(|| Err(vec!["a fault while files are read".into()]));
         if let Ok((loaded, _)) = &loaded {
             self.watched.clone_from(&loaded.watched);
+            self.min_free_space = loaded.config.limits.min_free_space;
         }
         loaded
     }

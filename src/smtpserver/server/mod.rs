@@ -3,6 +3,7 @@
 //! A fault in one session ends that connection only.
 
 // Connections, and what they ask for.
+mod admission;
 mod connection;
 mod requests;
 
@@ -21,28 +22,28 @@ mod usage;
 mod housekeeper;
 mod reload;
 
+use crate::config::Limits;
 use crate::installation::{Installation, Loaded};
-use crate::network::Network;
 use crate::options::SmtpServerOptions;
 use crate::sandbox;
-use crate::session::{Client, Reply, Session, SessionSettings};
+use crate::session::SessionSettings;
 use crate::store::Store;
 use connection::{Connection, ReadOutcome};
 use housekeeper::Housekeeper;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use monitor::Monitor;
 use queue_request::QueueRequests;
 use reload::Reloads;
 use requests::{Done, RequestWorkers};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use store_workers::StoreJob;
@@ -82,7 +83,7 @@ pub(crate) fn run(
     loaded: Loaded,
     options: &SmtpServerOptions,
 ) -> io::Result<i32> {
-    let folder = installation.store().spool.router();
+    let folder = installation.spool().router();
     if let Err(error) = fs::read_dir(&folder) {
         return Err(io::Error::new(error.kind(), describe_folder_error(&folder, &error)));
     }
@@ -91,7 +92,8 @@ pub(crate) fn run(
     let listeners = listen(&loaded)?;
     let pipe = if options.interactive { None } else { Some(sys::daemonize()?) };
     let log_path = installation.log_path(pipe.is_some());
-    let store = installation.store();
+    let free_space = Arc::new(AtomicU64::new(u64::MAX));
+    let store = installation.store(&free_space);
     let spool = &store.spool;
     let lock = ProgramLock::take(
         "an SMTP server",
@@ -162,7 +164,6 @@ struct Server {
     /// Connections that may go on without an event.
     ready: VecDeque<usize>,
     deadlines: BTreeSet<(Instant, usize)>,
-    per_client: HashMap<Network, usize>,
     usage: Usage,
     store_jobs: Sender<StoreJob>,
     workers: RequestWorkers,
@@ -175,6 +176,10 @@ struct Server {
     /// Number of the last session.
     last_session: u64,
     free_space: Arc<AtomicU64>,
+    /// Memory of all connections that is counted, in bytes.
+    memory: usize,
+    /// What is left of the limit, for the sessions.
+    free_memory: Arc<AtomicU64>,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
     reloads: Reloads,
@@ -210,14 +215,15 @@ impl Server {
         let max_connections = loaded.config.limits.max_connections;
         let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
         let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
-        let free_space = Arc::new(AtomicU64::new(u64::MAX));
+        let free_space = store.free_space.clone();
+        let free_memory = Arc::new(AtomicU64::new(u64::MAX));
         let mut ports = Vec::new();
         for (index, (mut listener, wanted)) in
             listeners.into_iter().zip(&loaded.config.listeners).enumerate()
         {
             let token = Token(FIRST_LISTENER + index);
             poll.registry().register(&mut listener, token, Interest::READABLE)?;
-            let settings = loaded.settings(wanted.service, &free_space);
+            let settings = loaded.settings(wanted.service, &free_space, &free_memory);
             ports.push(Port { listener, settings, is_tls: wanted.is_tls });
         }
         let queue_requests = QueueRequests {
@@ -229,6 +235,7 @@ impl Server {
             watched: loaded.watched.clone(),
             folder: store.spool.public(),
             free_space: free_space.clone(),
+            min_free_space: loaded.config.limits.min_free_space,
             traffic,
             installation,
         };
@@ -247,7 +254,6 @@ impl Server {
             max_open: max_connections.min(allowed),
             ready: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            per_client: HashMap::new(),
             usage: Usage::default(),
             store_jobs,
             workers,
@@ -255,6 +261,8 @@ impl Server {
             last_ticket: 0,
             last_session: 0,
             free_space,
+            memory: 0,
+            free_memory,
             buffer: vec![0; READ_SIZE],
             reloads,
             next_alarms: Instant::now(),
@@ -333,15 +341,15 @@ impl Server {
     }
 
     fn signal(&mut self, signal: i32) {
-        match signal {
-            SIGTERM | SIGINT => self.begin_end(signal),
-            SIGHUP => {
-                self.log.reopen(false);
-                log::info!("log reopened");
-                self.reload();
-            }
-            _ => self.reload(),
+        if matches!(signal, SIGTERM | SIGINT) {
+            return self.begin_end(signal);
         }
+        if signal == SIGHUP {
+            self.log.reopen(false);
+            log::info!("log reopened");
+        }
+        self.usage.forget_failed_logins();
+        self.reload();
     }
 
     /// Accepts nothing more. Sessions that are busy have some time to end.
@@ -362,105 +370,6 @@ impl Server {
                 self.ready.push_back(index);
             }
         }
-    }
-
-    /// Accepts connections of a port. Returns true if there may be more.
-    fn accept(&mut self, port: usize) -> bool {
-        for _ in 0..MAX_ACCEPTS_PER_TURN {
-            if self.end.is_some() {
-                return false;
-            }
-            match self.ports[port].listener.accept() {
-                Ok((stream, peer)) => {
-                    if let Err(error) = self.admit(port, stream, peer) {
-                        log::debug!("{peer}: {error}");
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    log::error!("no connection can be accepted: {error}");
-                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
-                    return true;
-                }
-            }
-        }
-        true
-    }
-
-    /// Begins a session, unless the limits forbid it.
-    fn admit(&mut self, port: usize, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let ip = peer.ip().to_canonical();
-        let client = Network::of_client(ip);
-        let config = &self.loaded.config;
-        let (may_relay, may_hurry) = (config.may_relay(ip), config.may_hurry(ip));
-        let refusal = self.refusal(ip, may_relay, client);
-        let Port { settings, is_tls, .. } = &self.ports[port];
-        if let Some(reply) = refusal {
-            self.monitor.refuse_connection(ip, settings.service.name(), &reply);
-            // With TLS the peer could not read it.
-            if !is_tls {
-                stream.write_all(format!("{reply}\r\n").as_bytes())?;
-            }
-            return Ok(());
-        }
-        stream.set_nodelay(true)?;
-        self.last_session += 1;
-        let about = Client {
-            ip: Some(ip),
-            port: peer.port(),
-            server: Some(stream.local_addr()?),
-            number: self.last_session,
-            may_relay,
-            may_hurry,
-            is_local: ip.is_loopback(),
-        };
-        let session = Session::new(settings.clone(), about, None);
-        let limits = &self.loaded.config.limits;
-        let delay = limits.greeting_delay;
-        let deadline =
-            Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
-        let mut connection = Box::new(Connection::new(stream, session, client, deadline));
-        if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
-            connection.begin_tls(tls.clone())?;
-        }
-        let index = self.free.last().copied().unwrap_or(self.connections.len());
-        let token = Token(self.first_connection() + index);
-        let interests = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut connection.stream, token, interests)?;
-        if self.free.pop().is_none() {
-            self.connections.push(None);
-        }
-        if !may_relay {
-            connection.is_counted = true;
-            *self.per_client.entry(client).or_default() += 1;
-        }
-        self.deadlines.insert((connection.deadline, index));
-        self.connections[index] = Some(connection);
-        self.open += 1;
-        self.ready.push_back(index);
-        Ok(())
-    }
-
-    fn refusal(&mut self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
-        let config = &self.loaded.config;
-        if let Some((_, text)) =
-            config.refused_clients.iter().find(|(network, _)| network.contains(ip))
-        {
-            return Some(Reply::new(554, "5.7.1", text));
-        }
-        let of_client = self.per_client.get(&client).copied().unwrap_or(0);
-        let limit = config.limits.max_connections_per_client;
-        if !may_relay && of_client >= limit {
-            self.usage.refuse_client(client, limit, Instant::now());
-            return Some(Reply::new(
-                421,
-                "4.7.0",
-                "Too many connections from here, try again later",
-            ));
-        }
-        let is_full = self.open >= self.max_open;
-        is_full.then(|| Reply::new(421, "4.3.2", "Too many connections, try again later"))
     }
 
     fn wake(&mut self, index: usize, is_readable: bool) {
@@ -502,12 +411,16 @@ impl Server {
     /// Reads, answers and writes. Returns false when the connection is over.
     fn turn(&mut self, index: usize) -> io::Result<bool> {
         for _ in 0..MAX_READS_PER_TURN {
-            self.greet(index);
+            self.greet(index)?;
             self.carry_out(index);
+            self.count_memory(index);
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            collect(connection, &mut self.monitor, &mut self.usage);
+            let limits = &self.loaded.config.limits;
+            collect(connection, limits, &mut self.monitor, &mut self.usage);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
+                // While the peer reads the last reply, the login may begin another connection.
+                connection.login.take().iter().for_each(|login| self.usage.end_connection(login));
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
                 if is_sent && connection.is_readable {
                     self.ready.push_back(index);
@@ -539,114 +452,40 @@ impl Server {
         Ok(true)
     }
 
-    /// Sends the greeting when it is due. What comes before it ends the session.
-    fn greet(&mut self, index: usize) {
-        let delay = self.loaded.config.limits.greeting_delay;
-        let Some(connection) = &mut self.connections[index] else { return };
-        if !connection.awaits_greeting || connection.is_handshaking() {
-            return;
-        }
-        let is_due =
-            delay.is_zero() || connection.tls.is_some() || Instant::now() >= connection.deadline;
-        if connection.tls.is_none()
-            && let Ok(ReadOutcome::Bytes(count)) = connection.read(&mut self.buffer)
-        {
-            connection.session.receive(&self.buffer[..count]);
-        }
-        if is_due || connection.session.is_closing() {
-            connection.awaits_greeting = false;
-            connection.session.greet();
-        }
-    }
-
-    /// Puts off the deadline of a connection that has moved on.
-    fn set_deadline(&mut self, index: usize) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        let soon = Instant::now() + LINGER;
-        if connection.is_shut && connection.deadline > soon {
-            self.deadlines.remove(&(connection.deadline, index));
-            connection.deadline = soon;
-            self.deadlines.insert((soon, index));
-        }
-        let progress = connection.session.progress() + u64::from(!connection.awaits_greeting);
-        let is_served = connection.session.is_waiting() && !connection.is_handshaking();
-        let has_moved = progress != connection.progress || is_served;
-        if connection.is_shut || !has_moved {
-            return;
-        }
-        connection.progress = progress;
-        self.deadlines.remove(&(connection.deadline, index));
-        connection.deadline = Instant::now() + self.loaded.config.limits.timeout;
-        self.deadlines.insert((connection.deadline, index));
-    }
-
-    fn pass_deadlines(&mut self) {
-        let now = Instant::now();
-        while let Some((deadline, index)) = self.deadlines.first().copied()
-            && deadline <= now
-        {
-            self.deadlines.remove(&(deadline, index));
-            let Some(connection) = &mut self.connections[index] else { continue };
-            if connection.is_shut || connection.session.is_closing() || connection.is_handshaking()
-            {
-                self.close(index);
-                continue;
-            }
-            let limits = &self.loaded.config.limits;
-            connection.deadline = now + limits.timeout;
-            let mut next = connection.deadline;
-            if connection.awaits_greeting {
-                // Only a delay ends here: `greet` compares with this.
-                connection.deadline = now;
-                next = now + limits.timeout;
-            } else if !connection.session.is_waiting() {
-                self.monitor.log_session(&connection.session, "timeout", format_args!(""));
-                connection.session.time_out();
-                connection.deadline = now + LINGER;
-                next = connection.deadline;
-            }
-            self.drive(index);
-            if let Some(connection) = &mut self.connections[index] {
-                self.deadlines.remove(&(connection.deadline, index));
-                connection.deadline = next;
-                self.deadlines.insert((next, index));
-            }
-        }
-    }
-
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        collect(&mut connection, &mut self.monitor, &mut self.usage);
+        let limits = &self.loaded.config.limits;
+        collect(&mut connection, limits, &mut self.monitor, &mut self.usage);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
-        if connection.is_counted
-            && let Some(count) = self.per_client.get_mut(&connection.client)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.per_client.remove(&connection.client);
-            }
-        }
-        if let Some(login) = &connection.counted_login {
-            self.usage.end_login(login);
-        }
+        let subjects = [Some(&connection.subject), connection.login.as_ref()];
+        subjects.into_iter().flatten().for_each(|subject| self.usage.end_connection(subject));
+        self.memory -= connection.memory;
         self.open -= 1;
         self.free.push(index);
+    }
+
+    /// Counts the memory of a connection. While too much is in use, no message begins.
+    fn count_memory(&mut self, index: usize) {
+        let Some(connection) = &mut self.connections[index] else { return };
+        let used = connection.used_memory();
+        self.memory = self.memory + used - connection.memory;
+        connection.memory = used;
+        let free = self.loaded.config.limits.max_memory.saturating_sub(self.memory as u64);
+        self.free_memory.store(free, Ordering::Relaxed);
     }
 }
 
 /// Takes what a session has to be recorded, and counts its failed logins.
 ///
 /// Both must be done for each connection that ends: a client may close it before the reply.
-fn collect(connection: &mut Connection, monitor: &mut Monitor, usage: &mut Usage) {
+fn collect(connection: &mut Connection, limits: &Limits, monitor: &mut Monitor, usage: &mut Usage) {
     monitor.collect(&mut connection.session);
-    let failed = connection.session.failed_logins();
-    for _ in connection.failed_logins..failed {
-        usage.count_failed_login(connection.client, Instant::now());
+    for login in connection.session.take_failed_logins() {
+        usage.fail_login(connection.client, &login, limits, Instant::now());
         monitor.fail_login();
     }
-    connection.failed_logins = failed;
 }
 
 /// Reads over what the peer still sends, so that it gets the last reply.

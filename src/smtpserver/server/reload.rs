@@ -68,7 +68,7 @@ impl Server {
             );
         }
         for (port, listener) in self.ports.iter_mut().zip(listeners) {
-            port.settings = loaded.settings(listener.service, &self.free_space);
+            port.settings = loaded.settings(listener.service, &self.free_space, &self.free_memory);
         }
         self.loaded = Arc::new(loaded);
         log::info!("configuration read");

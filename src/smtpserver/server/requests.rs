@@ -4,6 +4,7 @@
 
 use super::external_service::{Answers, ExternalService};
 use super::store_workers::StoreJob;
+use super::usage::{Event, Subject};
 use super::{Server, workers};
 use crate::installation::LoginService;
 use crate::session::{Answer, Credentials, LoginAnswer, RecipientQuestion, Reply, Request};
@@ -148,6 +149,7 @@ impl Server {
                 },
                 Request::Append(bytes) => self.store_part(index, bytes, false),
                 Request::Commit(bytes) => self.store_part(index, bytes, true),
+                Request::AdmitMessage => self.admit_message(index),
                 Request::CheckRecipient(question) => self.check_recipient(index, question),
                 Request::Login(credentials) => self.check_login(index, credentials),
                 Request::AdmitLogin(login) => self.admit_login(index, login),
@@ -180,10 +182,24 @@ impl Server {
         self.store_jobs.send(StoreJob { ticket, file, bytes, is_last }).ok();
     }
 
+    /// Counts an event for the login of a connection, else for its client.
+    fn count(&mut self, index: usize, event: Event) -> Result<(), Reply> {
+        let Some(connection) = &self.connections[index] else { return Ok(()) };
+        let limits = &self.loaded.config.limits;
+        let subject = match connection.session.login() {
+            Some(login) => &Subject::Login(login.into()),
+            None => &connection.subject,
+        };
+        self.usage.count(event, subject, connection.client, limits, Instant::now())
+    }
+
+    fn admit_message(&mut self, index: usize) {
+        let counted = self.count(index, Event::Message);
+        self.reply(index, Answer::Reply(counted.err().unwrap_or_else(Reply::sender_ok)));
+    }
+
     fn check_recipient(&mut self, index: usize, question: Box<RecipientQuestion>) {
-        let Some(connection) = &self.connections[index] else { return };
-        let (client, limits) = (connection.client, &self.loaded.config.limits);
-        if let Some(reply) = self.usage.count_recipient(&question, client, limits, Instant::now()) {
+        if let Err(reply) = self.count(index, Event::Recipient) {
             return self.reply(index, Answer::Reply(reply));
         }
         let (ticket, loaded) = (self.ticket(index), self.loaded.clone());
@@ -212,12 +228,17 @@ impl Server {
 
     fn check_login(&mut self, index: usize, credentials: Credentials) {
         let Some(connection) = &self.connections[index] else { return };
-        if self.usage.refuses_login(connection.client, Instant::now()) {
-            let text = "Too many failed logins from here, try again later";
-            let refusal = LoginAnswer::Refused(Reply::new(454, "4.7.0", text));
-            return self.reply(index, Answer::Login(refusal));
-        }
         let client = connection.session.client();
+        let permitted = self.usage.permit_login(
+            connection.client,
+            client.may_relay,
+            connection.session.claimed_login(),
+            &self.loaded.config.limits,
+            Instant::now(),
+        );
+        if let Err(reply) = permitted {
+            return self.reply(index, Answer::Login(LoginAnswer::Refused(reply)));
+        }
         let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
         let (ticket, loaded) = (self.ticket(index), self.loaded.clone());
         match (&self.loaded.logins, credentials) {
@@ -247,13 +268,14 @@ impl Server {
     /// Counts the connection for its login, unless that has too many.
     fn admit_login(&mut self, index: usize, login: String) {
         let Some(connection) = &mut self.connections[index] else { return };
-        if let Some(former) = connection.counted_login.take() {
-            self.usage.end_login(&former);
-        }
-        let (client, limits) = (connection.client, &self.loaded.config.limits);
-        let reply = match self.usage.begin_login(&login, client, limits, Instant::now()) {
+        let (client, limits, now) = (connection.client, &self.loaded.config.limits, Instant::now());
+        self.usage.succeed_login(client, connection.session.claimed_login(), now);
+        // A session may log in again after STARTTLS.
+        connection.login.take().iter().for_each(|former| self.usage.end_connection(former));
+        let login = Subject::Login(login);
+        let reply = match self.usage.begin_connection(&login, client, limits, now) {
             Ok(()) => {
-                connection.counted_login = Some(login);
+                connection.login = Some(login);
                 Reply::new(235, "2.7.0", "Logged in")
             }
             Err(reply) => reply,

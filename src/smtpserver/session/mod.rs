@@ -44,8 +44,12 @@ const MAX_COMMAND_LEN: usize = 4096;
 const MAX_LOGIN_LINE_LEN: usize = 12_288;
 /// Maximum number of errors before the session ends.
 const MAX_ERRORS: u32 = 20;
-/// Maximum number of commands without effect (NOOP, RSET, VRFY) before they count as errors.
+/// Maximum number of commands without a message, such as NOOP, EHLO or MAIL.
+///
+/// Those beyond count as errors.
 const MAX_IDLE_COMMANDS: u32 = 100;
+/// Maximum number of recipients that are deferred without a message. Those beyond count as errors.
+const MAX_DEFERRED_RECIPIENTS: u32 = 1000;
 /// Maximum number of bytes that wait while a request is not answered.
 const MAX_WAITING_INPUT: usize = 64 << 10;
 /// Number of bytes of a message that count as progress.
@@ -108,12 +112,16 @@ pub struct SessionSettings {
     pub allows_bare_lf: bool,
     /// Maximum time for which a client may have a message held (FUTURERELEASE). Zero: not offered.
     pub max_hold: Duration,
+    /// Messages may have a priority (MT-PRIORITY).
+    pub has_priorities: bool,
     /// Clients that have logged in may give messages a higher priority than the usual one.
-    pub logins_hurry: bool,
+    pub logins_raise_priority: bool,
     /// The present time.
     pub now: fn() -> Timestamp,
     /// Free space of the spool, in bytes.
     pub free_space: Arc<AtomicU64>,
+    /// Memory that messages may still take, in bytes.
+    pub free_memory: Arc<AtomicU64>,
 }
 
 /// The other end of a session.
@@ -130,7 +138,7 @@ pub struct Client {
     /// It may send to any address.
     pub may_relay: bool,
     /// It may give messages a higher priority than the usual one.
-    pub may_hurry: bool,
+    pub may_raise_priority: bool,
     /// It is on this host, where no other host can listen: passwords need no TLS.
     pub is_local: bool,
 }
@@ -149,6 +157,8 @@ pub struct TlsFacts {
 /// What the server has to do for a session. All but `Discard` and `StartTls` need an answer.
 #[derive(Debug)]
 pub enum Request {
+    /// Decide whether the client may send one more message.
+    AdmitMessage,
     /// Decide about a recipient.
     CheckRecipient(Box<RecipientQuestion>),
     /// Check a login.
@@ -170,7 +180,7 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The reply to a recipient, to ETRN, or to a login whose password was right.
+    /// The reply to a recipient, a sender, ETRN, or a login whose password was right.
     Reply(Reply),
     /// The recipient is accepted, and this header line is put before those of the message.
     Prepend(String),
@@ -187,6 +197,7 @@ pub enum Answer {
 /// What a session waits for.
 #[derive(Debug)]
 enum Awaited {
+    Message,
     Recipient(String, RcptParameters),
     Login,
     Admission(String),
@@ -232,7 +243,13 @@ pub struct Session {
     messages: u64,
     errors: u32,
     idle_commands: u32,
+    deferred_recipients: u32,
+    /// Number of failed logins.
     failed_logins: u32,
+    /// Names of failed logins that were not taken.
+    new_failed_logins: Vec<String>,
+    /// The name that the client claims.
+    claimed_login: String,
     progress: u64,
     body_bytes: u64,
     is_closing: bool,
@@ -260,7 +277,10 @@ impl Session {
             messages: 0,
             errors: 0,
             idle_commands: 0,
+            deferred_recipients: 0,
             failed_logins: 0,
+            new_failed_logins: Vec::new(),
+            claimed_login: String::new(),
             progress: 0,
             body_bytes: 0,
             is_closing: false,
@@ -283,7 +303,11 @@ impl Session {
             return;
         }
         if matches!(self.phase, Phase::Greeting) {
-            return self.close(Reply::new(554, "5.5.1", "The greeting comes first"));
+            return self.close(Reply::new(
+                554,
+                "5.5.1",
+                "Commands sent too early: wait for the greeting",
+            ));
         }
         self.input.extend_from_slice(bytes);
         self.advance();
@@ -301,6 +325,7 @@ impl Session {
                 self.prepend(&header);
                 self.recipient_checked(address, parameters, Reply::recipient_ok());
             }
+            (Awaited::Message, Answer::Reply(reply)) => self.message_admitted(reply),
             (Awaited::Login, Answer::Login(answer)) => self.login_answered(answer),
             (Awaited::Admission(user), Answer::Reply(reply)) => self.login_admitted(user, reply),
             (Awaited::Append, Answer::Appended(result)) => self.appended(result),
@@ -310,8 +335,10 @@ impl Session {
             (Awaited::Append, _) => self.appended(Err(Reply::failure())),
             (Awaited::Commit, _) => self.stored(Err(Reply::failure())),
             (awaited, _) => {
-                if matches!(awaited, Awaited::Login | Awaited::Admission(_)) {
-                    self.phase = Phase::Command;
+                match awaited {
+                    Awaited::Login | Awaited::Admission(_) => self.phase = Phase::Command,
+                    Awaited::Message => self.transaction = None,
+                    _ => {}
                 }
                 self.reply(Reply::failure());
             }
@@ -415,6 +442,10 @@ impl Session {
     pub fn client_name(&self) -> String {
         let name = self.hello.as_ref().map_or("unknown", |(_, name)| name);
         match self.client.ip {
+            // The client has no other name.
+            Some(ip) if *name == format!("[{ip}]") || *name == format!("[IPv6:{ip}]") => {
+                format!("[{ip}]")
+            }
             Some(ip) => format!("{name}[{ip}]"),
             None => format!("{name}[stdin]"),
         }
@@ -497,7 +528,8 @@ impl Session {
         if must_wait && self.client.ip.is_some() && !self.rest().is_empty() {
             // RFC 2920, 3.1. What follows would be taken for commands or text by mistake.
             self.log.push(LogLine::OfSession("sent commands too early"));
-            return self.close(Reply::new(554, "5.5.1", "The reply to this command comes first"));
+            let text = "Commands sent too early: wait for the reply to the last one";
+            return self.close(Reply::new(554, "5.5.1", text));
         }
         match command {
             Command::Hello(verb, name) => self.say_hello(verb, name),
@@ -531,6 +563,10 @@ impl Session {
         }
         self.drop_transaction();
         self.hello = Some((verb, name));
+        self.count_idle_command();
+        if self.is_closing {
+            return;
+        }
         let mut lines = vec![self.settings.hostname.clone()];
         if verb != HelloVerb::Helo {
             lines.extend(self.extensions());
@@ -558,7 +594,9 @@ impl Session {
         }
         let rest = ["8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "DELIVERBY"];
         all.extend(rest.map(str::to_string));
-        all.push("MT-PRIORITY".into());
+        if self.settings.has_priorities {
+            all.push("MT-PRIORITY".into());
+        }
         if self.offers_hold() {
             let (max, now) = (self.settings.max_hold, (self.settings.now)());
             let until = format_time(Timestamp::from_seconds((now + max).seconds()));
@@ -623,11 +661,16 @@ impl Session {
     }
 
     fn idle_command(&mut self, reply: Reply) {
+        self.count_idle_command();
+        self.reply(reply);
+    }
+
+    /// Counts a command that brings no message by itself.
+    fn count_idle_command(&mut self) {
         self.idle_commands += 1;
         if self.idle_commands > MAX_IDLE_COMMANDS {
             self.count_error();
         }
-        self.reply(reply);
     }
 
     fn reply(&mut self, reply: Reply) {
@@ -665,7 +708,22 @@ impl Session {
         self.log.push(LogLine::OfMail(line));
     }
 
-    fn free_space(&self) -> u64 {
-        self.settings.free_space.load(Ordering::Relaxed)
+    /// Checks that there is room for another part of a message.
+    fn check_room(&self, size: u64) -> Result<(), Reply> {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        if load(&self.settings.free_space) <= size {
+            return Err(Reply::full_disk());
+        }
+        if load(&self.settings.free_memory) == 0 {
+            let text = "Too many messages at the same time, try again later";
+            return Err(Reply::new(452, "4.3.1", text));
+        }
+        Ok(())
+    }
+
+    /// Memory that the session takes besides what any session does, in bytes.
+    pub fn memory(&self) -> usize {
+        let buffers = self.input.capacity() + self.output.capacity();
+        buffers + self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 }

@@ -2,10 +2,14 @@
 
 use super::body::BodyDecoder;
 use super::command::Hold;
+use super::mail::{DECODE_SIZE, WRITE_SIZE};
 use super::{
     Client, HelloVerb, MailParameters, RcptParameters, Service, SessionSettings, TlsFacts,
 };
 use std::net::{IpAddr, SocketAddr};
+
+/// Maximum memory of the text of a message, in bytes.
+const MAX_BODY_MEMORY: usize = WRITE_SIZE + DECODE_SIZE;
 
 /// A message that is being received.
 #[derive(Debug)]
@@ -21,6 +25,10 @@ pub struct Transaction {
     pub(super) body: Option<Body>,
     /// A part of it is written.
     pub(super) has_file: bool,
+    /// The client has asked for a higher priority.
+    pub(super) is_priority_lowered: bool,
+    /// Memory of the recipients, in bytes.
+    recipients_size: usize,
 }
 
 /// The text of a message, while it is received.
@@ -83,7 +91,11 @@ pub(super) struct Trace<'s> {
 }
 
 impl Transaction {
-    pub(super) fn new(sender: Option<String>, parameters: MailParameters) -> Transaction {
+    pub(super) fn new(
+        sender: Option<String>,
+        parameters: MailParameters,
+        is_priority_lowered: bool,
+    ) -> Transaction {
         Transaction {
             sender,
             parameters,
@@ -91,7 +103,22 @@ impl Transaction {
             headers: String::new(),
             body: None,
             has_file: false,
+            is_priority_lowered,
+            recipients_size: 0,
         }
+    }
+
+    pub(super) fn add_recipient(&mut self, address: String, parameters: RcptParameters) {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let texts = address.len() + length(&parameters.notify) + length(&parameters.original);
+        self.recipients_size += size_of::<(String, RcptParameters)>() + texts;
+        self.recipients.push((address, parameters));
+    }
+
+    /// Memory of the message, in bytes. That of a text counts before the text comes.
+    pub(super) fn memory(&self) -> usize {
+        let text = self.body.as_ref().map_or(0, |body| body.text.capacity().max(MAX_BODY_MEMORY));
+        size_of::<Transaction>() + self.recipients_size + self.headers.capacity() + text
     }
 
     /// The lines before the headers of the submission.

@@ -34,6 +34,8 @@ use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use zsched_command_line::parse;
 use zsched_config::Zenv;
 use zsched_format::header::Field;
@@ -204,6 +206,7 @@ impl Installation {
                 spool: self.spool,
                 level: self.level,
                 router_socket: self.router_socket,
+                free_space: Arc::new(AtomicU64::new(u64::MAX)),
             },
             directory: directory.map(|(directory, _)| directory),
             max_size: self.max_size.unwrap_or(NO_SIZE_LIMIT),
