@@ -39,6 +39,19 @@ pub(crate) struct Loaded {
     pub(crate) watched: Vec<FileStamp>,
 }
 
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    /// Free space of the spool that may be used, in bytes.
+    pub(crate) free_space: Arc<AtomicU64>,
+    /// Memory that messages may still take, in bytes.
+    pub(crate) free_memory: Arc<AtomicU64>,
+    /// Requests for the scheduler can be written.
+    pub(crate) has_queue_requests: bool,
+    /// The process may read only some folders.
+    pub(crate) is_confined: bool,
+}
+
 /// What decides about logins.
 pub(crate) enum LoginService {
     File(Accounts),
@@ -124,6 +137,11 @@ impl Installation {
         }
     }
 
+    /// The files of the configuration that do not depend on its contents.
+    pub(crate) fn config_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.config.iter().chain(&self.router_config)
+    }
+
     /// Path of the status log.
     pub(crate) fn status_log_path(&self) -> Option<PathBuf> {
         self.status_log.clone()
@@ -199,13 +217,14 @@ impl Installation {
 }
 
 impl Loaded {
+    /// All files that are read again now and then.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let watched = self.watched.iter().map(|stamp| stamp.path.clone());
+        self.directory.files().into_iter().chain(watched).collect()
+    }
+
     /// Settings of the sessions of one port.
-    pub(crate) fn settings(
-        &self,
-        service: Service,
-        free_space: &Arc<AtomicU64>,
-        free_memory: &Arc<AtomicU64>,
-    ) -> Arc<SessionSettings> {
+    pub(crate) fn settings(&self, service: Service, resources: &Resources) -> Arc<SessionSettings> {
         let hostname = self.config.hostname.clone();
         let of_router = || self.directory.config.routes.hostname().to_string();
         Arc::new(SessionSettings {
@@ -228,8 +247,9 @@ impl Loaded {
             has_priorities: self.config.has_priorities,
             logins_raise_priority: self.config.logins_raise_priority,
             now: Timestamp::now,
-            free_space: free_space.clone(),
-            free_memory: free_memory.clone(),
+            has_queue_requests: resources.has_queue_requests,
+            free_space: resources.free_space.clone(),
+            free_memory: resources.free_memory.clone(),
         })
     }
 }

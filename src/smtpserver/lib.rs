@@ -69,6 +69,9 @@ fn run(options: &SmtpServerOptions) -> std::io::Result<i32> {
             if !options.check {
                 return server::run(installation, loaded, options);
             }
+            if let Some(obstacle) = sandbox::obstacle() {
+                say(format_args!("smtpserver: warning: {obstacle}"));
+            }
             let ports = printable::count(loaded.config.listeners.len() as u64, "port");
             printable::print_error(
                 "smtpserver",

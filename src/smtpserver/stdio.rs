@@ -41,6 +41,7 @@ impl StdioServer {
             max_recipients: zsched_router::MAX_RECIPIENTS,
             has_tls: false,
             logins: Logins::None,
+            has_queue_requests: false,
             has_queue_domains: false,
             allows_bare_lf: true,
             max_hold: std::time::Duration::ZERO,

@@ -35,9 +35,9 @@ pub use descriptors::{
     unacknowledged_len,
 };
 pub use files::{
-    begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, open_nofollow,
-    open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock, with_suffix,
-    write_out,
+    begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, may_create_in,
+    open_nofollow, open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock,
+    with_suffix, write_out,
 };
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;

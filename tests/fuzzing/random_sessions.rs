@@ -57,6 +57,7 @@ impl World {
             logins: *random
                 .choice(&[Logins::None, Logins::Passwords, Logins::All])
                 .expect("there are three"),
+            has_queue_requests: random.bool(),
             has_queue_domains: random.bool(),
             allows_bare_lf: false,
             max_hold: std::time::Duration::from_secs(86_400),

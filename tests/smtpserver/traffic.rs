@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 /// The lines of the status log.
 fn lines(site: &Site) -> Vec<Value> {
-    let text = site.read("status");
+    let text = site.read("logs/status");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
@@ -21,7 +21,9 @@ fn traffic(site: &Site) -> Value {
 #[test]
 fn accepted_and_refused_mail_is_logged_and_counted() {
     let site = Site::new("listen 127.0.0.1:0 smtp\n");
-    let status = site.path("status");
+    // A folder of its own, in which the confined server may make a file.
+    fs::create_dir(site.path("logs")).expect("a folder");
+    let status = site.path("logs/status");
     let status = status.to_string_lossy();
     let mut server = site.start_command(site.server(&["--status-log", &status]));
     let mut client = Client::hello(server.ports[0]);
@@ -49,7 +51,7 @@ fn accepted_and_refused_mail_is_logged_and_counted() {
     assert_eq!(counted["reasons"][0]["count"], 1);
     assert_eq!(counted["recent"][0]["messages"], 1);
     // A log that was renamed makes room for a new one.
-    fs::rename(site.path("status"), site.path("status.1")).expect("renamed");
+    fs::rename(site.path("logs/status"), site.path("logs/status.1")).expect("renamed");
     until("the new log has a line", || {
         assert_eq!(client.say("MAIL FROM:<me@x.test>\r\n"), "250");
         assert_eq!(client.say("RCPT TO:<no@here.test>\r\n"), "550");

@@ -23,9 +23,9 @@ mod housekeeper;
 mod reload;
 
 use crate::config::Limits;
-use crate::installation::{Installation, Loaded};
+use crate::installation::{Installation, Loaded, Resources};
 use crate::options::SmtpServerOptions;
-use crate::sandbox;
+use crate::sandbox::{self, Places};
 use crate::session::SessionSettings;
 use crate::store::Store;
 use connection::{Connection, ReadOutcome};
@@ -41,7 +41,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -108,21 +108,37 @@ pub(crate) fn run(
     let traffic = Arc::new(TrafficFile::open(&spool.smtpserver_traffic_file())?);
     let log = log_file::open(log_path.as_deref())?;
     // Before any worker is started.
-    let is_confined = sandbox::enter(spool, log_path.iter().chain(&status_path));
+    let has_queue_requests = sys::may_create_in(spool.transport());
+    let confined = sandbox::enter(&Places {
+        spool,
+        files: loaded.files().into_iter().chain(installation.config_files().cloned()).collect(),
+        logs: log_path.iter().chain(&status_path).map(PathBuf::as_path).collect(),
+        has_queue_requests,
+    });
     let (log, _guard) = log_file::start(log)?;
     let start_status_log = |file| BackgroundLog::start(file, LostLines::line);
     let monitor = Monitor::new(status_log.map(start_status_log).transpose()?);
-    let mut server =
-        Server::new(installation, loaded, listeners, store, log, monitor, traffic.clone())?;
+    let logs = Logs { log, monitor, traffic: traffic.clone() };
+    let resources = Resources {
+        free_space,
+        free_memory: Arc::new(AtomicU64::new(u64::MAX)),
+        has_queue_requests,
+        is_confined: confined.is_ok(),
+    };
+    let mut server = Server::new(installation, loaded, listeners, &store, logs, resources)?;
     if let Some(pipe) = pipe {
         pipe.report_ready()?;
     }
     log::info!(
         "started, pid {}, spool {}{}",
         std::process::id(),
-        server.store.spool.postoffice().display(),
-        if is_confined { ", confined by Landlock" } else { "" },
+        spool.postoffice().display(),
+        if confined.is_ok() { ", confined by Landlock" } else { "" },
     );
+    if let Err(error) = &confined {
+        let why = sandbox::obstacle().unwrap_or_else(|| format!("Landlock: {error}"));
+        log::warn!("the process may do all that its user may: {why}");
+    }
     server.log_ports();
     notify_manager("READY=1");
     let served = server.serve(signals);
@@ -131,6 +147,13 @@ pub(crate) fn run(
     drop(lock);
     log::info!("ended");
     Ok(0)
+}
+
+/// What the server writes besides messages.
+struct Logs {
+    log: BackgroundLog,
+    monitor: Monitor,
+    traffic: Arc<TrafficFile>,
 }
 
 /// Opens the ports.
@@ -152,7 +175,6 @@ struct Port {
 
 struct Server {
     loaded: Arc<Loaded>,
-    store: Store,
     log: BackgroundLog,
     monitor: Monitor,
     poll: Poll,
@@ -175,11 +197,9 @@ struct Server {
     last_ticket: u64,
     /// Number of the last session.
     last_session: u64,
-    free_space: Arc<AtomicU64>,
+    resources: Resources,
     /// Memory of all connections that is counted, in bytes.
     memory: usize,
-    /// What is left of the limit, for the sessions.
-    free_memory: Arc<AtomicU64>,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
     reloads: Reloads,
@@ -195,10 +215,9 @@ impl Server {
         installation: Installation,
         loaded: Loaded,
         listeners: Vec<TcpListener>,
-        store: Store,
-        log: BackgroundLog,
-        monitor: Monitor,
-        traffic: Arc<TrafficFile>,
+        store: &Store,
+        Logs { log, monitor, traffic }: Logs,
+        resources: Resources,
     ) -> io::Result<Server> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -210,20 +229,18 @@ impl Server {
                 wake.wake().ok();
             }
         };
-        let store_jobs = store_workers::start(&store, answer.clone())?;
+        let store_jobs = store_workers::start(store, answer.clone())?;
         let workers = RequestWorkers::start(answer)?;
         let max_connections = loaded.config.limits.max_connections;
         let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
         let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
-        let free_space = store.free_space.clone();
-        let free_memory = Arc::new(AtomicU64::new(u64::MAX));
         let mut ports = Vec::new();
         for (index, (mut listener, wanted)) in
             listeners.into_iter().zip(&loaded.config.listeners).enumerate()
         {
             let token = Token(FIRST_LISTENER + index);
             poll.registry().register(&mut listener, token, Interest::READABLE)?;
-            let settings = loaded.settings(wanted.service, &free_space, &free_memory);
+            let settings = loaded.settings(wanted.service, &resources);
             ports.push(Port { listener, settings, is_tls: wanted.is_tls });
         }
         let queue_requests = QueueRequests {
@@ -234,7 +251,7 @@ impl Server {
         let housekeeper = Housekeeper {
             watched: loaded.watched.clone(),
             folder: store.spool.public(),
-            free_space: free_space.clone(),
+            free_space: store.free_space.clone(),
             min_free_space: loaded.config.limits.min_free_space,
             traffic,
             installation,
@@ -244,7 +261,6 @@ impl Server {
             monitor,
             queue_requests,
             loaded: Arc::new(loaded),
-            store,
             log,
             poll,
             ports,
@@ -260,9 +276,8 @@ impl Server {
             done,
             last_ticket: 0,
             last_session: 0,
-            free_space,
+            resources,
             memory: 0,
-            free_memory,
             buffer: vec![0; READ_SIZE],
             reloads,
             next_alarms: Instant::now(),
@@ -473,7 +488,7 @@ impl Server {
         self.memory = self.memory + used - connection.memory;
         connection.memory = used;
         let free = self.loaded.config.limits.max_memory.saturating_sub(self.memory as u64);
-        self.free_memory.store(free, Ordering::Relaxed);
+        self.resources.free_memory.store(free, Ordering::Relaxed);
     }
 }
 

@@ -53,6 +53,12 @@ impl Server {
             Ok(loaded) => loaded,
             Err(said) => {
                 said.iter().for_each(|one| log::error!("{}", one_line(one)));
+                let is_denied = said.iter().any(|one| one.contains("Permission denied"));
+                if self.resources.is_confined && is_denied {
+                    log::error!(
+                        "files in other folders than at the start need a restart: Landlock"
+                    );
+                }
                 return log::error!("the former configuration stays in force");
             }
         };
@@ -68,7 +74,7 @@ impl Server {
             );
         }
         for (port, listener) in self.ports.iter_mut().zip(listeners) {
-            port.settings = loaded.settings(listener.service, &self.free_space, &self.free_memory);
+            port.settings = loaded.settings(listener.service, &self.resources);
         }
         self.loaded = Arc::new(loaded);
         log::info!("configuration read");

@@ -106,6 +106,8 @@ pub struct SessionSettings {
     pub has_tls: bool,
     /// The logins that are possible.
     pub logins: Logins,
+    /// The scheduler can be asked for a host (ETRN).
+    pub has_queue_requests: bool,
     /// ETRN may be of use to any client: this host is a backup for some domains.
     pub has_queue_domains: bool,
     /// Lines may end in LF alone. Only for programs of this host.
@@ -633,8 +635,12 @@ impl Session {
     }
 
     fn may_start_queue(&self) -> bool {
-        let is_of_use = self.client.may_relay || self.settings.has_queue_domains;
-        self.client.ip.is_some() && self.settings.service == Service::Smtp && is_of_use
+        let settings = &self.settings;
+        let is_of_use = self.client.may_relay || settings.has_queue_domains;
+        settings.has_queue_requests
+            && self.client.ip.is_some()
+            && self.settings.service == Service::Smtp
+            && is_of_use
     }
 
     fn start_tls(&mut self) {

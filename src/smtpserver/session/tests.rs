@@ -12,6 +12,7 @@ fn settings(service: Service) -> SessionSettings {
         max_recipients: 3,
         has_tls: true,
         logins: Logins::All,
+        has_queue_requests: true,
         has_queue_domains: false,
         allows_bare_lf: false,
         max_hold: std::time::Duration::from_secs(86_400),

@@ -51,6 +51,7 @@ fn settings(choice: u8) -> SessionSettings {
         max_recipients: 3,
         has_tls: choice & HAS_TLS != 0,
         logins: if choice & 8 != 0 { Logins::All } else { Logins::None },
+        has_queue_requests: true,
         has_queue_domains: choice & 64 != 0,
         allows_bare_lf: choice & 16 != 0,
         max_hold: std::time::Duration::from_secs(86_400),
