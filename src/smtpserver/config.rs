@@ -219,6 +219,18 @@ pub struct Listener {
     pub is_tls: bool,
 }
 
+impl Listener {
+    /// What it is for, for people.
+    pub fn title(&self) -> &'static str {
+        match (self.service, self.is_tls) {
+            (Service::Smtp, _) => "SMTP",
+            (Service::Submission, false) => "submission",
+            (Service::Submission, true) => "submission with TLS",
+            (Service::Lmtp, _) => "LMTP",
+        }
+    }
+}
+
 /// What decides about logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginSource {

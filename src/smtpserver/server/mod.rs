@@ -49,6 +49,7 @@ use std::time::{Duration, Instant};
 use store_workers::StoreJob;
 use traffic_file::TrafficFile;
 use usage::Usage;
+use zsched_format::printable::print_to_stderr as say;
 use zsched_format::status_log::LostLines;
 use zsched_service::log_file::{self, LOG_MODE};
 use zsched_service::{AppendedFile, BackgroundLog, ProgramLock, notify_manager, with_path, worker};
@@ -106,6 +107,12 @@ pub(crate) fn run(
         |path: &Path| AppendedFile::open(path, "status log", LOG_MODE).map_err(with_path(path));
     let status_log = status_path.as_deref().map(open_status_log).transpose()?;
     let traffic = Arc::new(TrafficFile::open(&spool.smtpserver_traffic_file())?);
+    if log_path.is_some() {
+        // For the user of a terminal. The log has its own lines.
+        for (port, service) in listeners.iter().zip(&loaded.config.listeners) {
+            say(format_args!("{} on {}", service.title(), port.local_addr()?));
+        }
+    }
     let log = log_file::open(log_path.as_deref())?;
     // Before any worker is started.
     let has_queue_requests = sys::may_create_in(spool.transport());
