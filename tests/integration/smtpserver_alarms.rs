@@ -56,3 +56,48 @@ fn limits_that_are_reached_are_in_summary() {
         assert_eq!(log.matches(&format!("error: alarm: {alarm}")).count(), 1, "{alarm}: {log}");
     }
 }
+
+/// Without a router, an accepted message is neither lost nor invisible.
+#[test]
+fn accepted_message_is_shown_while_it_waits_for_the_router() {
+    let site = circle_site();
+    site.write("smtpserver.cf", "listen 127.0.0.1:0 smtp\n");
+    let scheduler = site.start();
+    let (server, address) = start_server(&site);
+    let mut client = Client::connect(address).expect("a session");
+    for (command, code) in [
+        ("MAIL FROM:<a@b.test>", "250"),
+        ("RCPT TO:<user0>", "250"),
+        ("DATA", "354"),
+        ("Subject: x\r\n\r\nbody\r\n.", "250"),
+    ] {
+        assert_eq!(client.say(command).as_deref(), Some(code), "{command}");
+    }
+    let log = site.read("smtpserver-log");
+    let line = log.lines().find(|line| line.contains(": accepted, ")).expect("a line");
+    let id = line.split_whitespace().find(|word| word.starts_with('S')).expect("an id");
+    let id = id.trim_end_matches(':');
+    let mailq = |arguments: &[&str]| {
+        let mut mailq = Command::new(program("mailq"));
+        mailq.arg("-Z").arg(site.path("zmailer.conf")).args(arguments);
+        String::from_utf8(mailq.output().expect("it runs").stdout).expect("text")
+    };
+    let traced = mailq(&["trace", id]);
+    assert!(traced.contains("next: waits for the router"), "{traced}");
+    let shown = mailq(&["show", id]);
+    assert!(shown.contains("waits for the router, in router/"), "{shown}");
+    assert!(shown.contains("came from    c ([127.0.0.1]:"), "{shown}");
+    let waits = "1 file in router/ without a router: none runs";
+    until("the check says it", || mailq(&["check", "--width", "500"]).contains(waits));
+    // Files tell as much without the scheduler.
+    drop(scheduler);
+    let summary = mailq(&["summary", "--width", "500"]);
+    assert!(summary.contains("SMTP: 1 message accepted for 1 recipient"), "{summary}");
+    assert!(summary.contains(waits), "{summary}");
+    drop(server);
+    let checked = mailq(&["check", "--width", "500"]);
+    assert!(checked.starts_with("MAILQ CRITICAL - "), "{checked}");
+    for expected in [waits, "the SMTP server has ended without a stop"] {
+        assert!(checked.contains(expected), "{checked}");
+    }
+}

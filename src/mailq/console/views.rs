@@ -18,12 +18,13 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
 use crate::message::files::MessageFiles;
+use crate::message::origin::origin_of;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
 use std::collections::HashMap;
 use zsched_format::printable;
-use zsched_spool::Spool;
+use zsched_spool::{Spool, find_submission};
 
 /// Requests in JSON that are parts of the overview, too.
 pub(super) const JSON_SUMMARY: &str = "SHOW JSON SUMMARY";
@@ -354,6 +355,7 @@ impl View {
                 let is_found = look_up(selection.readings(), |selection| {
                     show(scheduler, &selection, files, screen)
                 })?;
+                let is_found = is_found || show_submission(&selection, spool, screen)?;
                 if is_found { Ok(()) } else { Err(nothing(&selection)) }
             }
             View::Why { what, .. } => {
@@ -521,6 +523,23 @@ fn show(
         _ => print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
     }
     Ok(!found.is_empty())
+}
+
+/// Shows a message that waits for the router. Returns false if there is none.
+fn show_submission(
+    selection: &SelectionArgs,
+    spool: Option<&Spool>,
+    screen: &mut Screen<'_>,
+) -> Result<bool, Failure> {
+    let (Some(id), Some(spool)) = (selection.message_id(), spool) else { return Ok(false) };
+    let Ok(Some(name)) = find_submission(spool, &id) else { return Ok(false) };
+    let origin = origin_of(&spool.router().join(name.path())).map(|text| ("came from", text));
+    let state = ("state", format!("waits for the router, in router/{name}"));
+    for (title, value) in [("message", id), state].into_iter().chain(origin) {
+        screen.styled(&format!("{title:<13}"), Style::Title)?;
+        writeln!(screen, "{}", one_line(&value))?;
+    }
+    Ok(true)
 }
 
 fn show_message(

@@ -69,6 +69,7 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
     match &history.next {
         NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler did not answer"),
         NextStep::NotQueued if history.queued.is_empty() => writeln!(screen, "  not in the queue"),
+        NextStep::WaitsForRouter => writeln!(screen, "  next: waits for the router"),
         NextStep::NotQueued => writeln!(screen, "  next: not loaded by the scheduler yet"),
         NextStep::Waits(sentences) if sentences.is_empty() => {
             writeln!(screen, "  next: nothing for these recipients; others are still queued")
