@@ -30,10 +30,25 @@ pub fn program(name: &str) -> PathBuf {
 ///
 /// Returns its path.
 pub fn failing_name_service(folder: &Path) -> String {
-    let (source, library) = (folder.join("blind.c"), folder.join("blind.so"));
     let text = "#include <pwd.h>\n#include <stdlib.h>\n\
         int getpwnam_r(const char *n, struct passwd *p, char *b, size_t s, struct passwd **r)\n\
         { *r = NULL; return atoi(getenv(\"ANSWER\")); }\n";
+    library(folder, text)
+}
+
+/// Builds a library for `LD_PRELOAD` with which folders cannot be synced.
+///
+/// Returns its path.
+pub fn failing_folder_sync(folder: &Path) -> String {
+    let text = "#include <errno.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n\
+        #include <unistd.h>\nint fsync(int fd)\n{ struct stat s; fstat(fd, &s);\n\
+        if (S_ISDIR(s.st_mode)) { errno = EIO; return -1; }\nreturn syscall(SYS_fsync, fd); }\n";
+    library(folder, text)
+}
+
+/// Builds a library of a source in C.
+fn library(folder: &Path, text: &str) -> String {
+    let (source, library) = (folder.join("preloaded.c"), folder.join("preloaded.so"));
     std::fs::write(&source, text).expect("written");
     let mut cc = Command::new("cc");
     let made = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();

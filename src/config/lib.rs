@@ -52,7 +52,7 @@ pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError, nearest, quote};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
 pub use pattern::{Glob, Name, Pattern};
-pub use settings_file::{Keyword, Setting, Word, read_settings};
+pub use settings_file::{Apply, Keyword, Setting, Word, read_settings};
 pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;
@@ -75,6 +75,8 @@ pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
 
 /// Maximum size of a configuration file, in bytes.
 const MAX_FILE_SIZE: u64 = 1 << 20;
+/// Maximum size of any configuration file that is read, in bytes.
+const MAX_READ_SIZE: u64 = 16 << 20;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -227,7 +229,7 @@ impl Config {
 
 /// Reads the text of a configuration file.
 ///
-/// Stops one byte after the maximum size, so that [`Config::parse`] can refuse the file.
+/// Stops one byte after the maximum size, so that the parser can refuse the file.
 pub fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
     let failed = |error| Diagnostic::of_file(path, format!("the file cannot be read: {error}"));
     contents(path).map_err(failed)
@@ -239,6 +241,6 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text)?;
+    File::open(path)?.take(MAX_READ_SIZE + 1).read_to_end(&mut text)?;
     Ok(text)
 }

@@ -6,7 +6,8 @@
 //! and keeps nothing: what it has not done when the process ends is done after the next start.
 
 use crate::timeouts::Timeouts;
-use crate::worker;
+use zsched_service::worker;
+
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};

@@ -22,7 +22,7 @@ mod net;
 mod logging;
 mod drop_worker;
 mod service_manager;
-mod worker;
+mod chunked_writer;
 mod timeouts;
 
 pub use start::main;

@@ -78,6 +78,11 @@ impl AliasTable {
         self.entries.len()
     }
 
+    /// Files of addresses that entries name.
+    pub(crate) fn included(&self) -> impl Iterator<Item = &Path> {
+        self.entries.values().flat_map(|entry| &entry.targets).filter_map(AliasTarget::included)
+    }
+
     /// Adds the entries of a file. Returns what is wrong with it.
     pub(crate) fn add(&mut self, file: AliasFile, text: &[u8]) -> Vec<Diagnostic> {
         let mut sink = DiagnosticSink::new(file.path.as_path().into(), text);
@@ -127,6 +132,14 @@ impl AliasTable {
 }
 
 impl AliasTarget {
+    /// The path of a file of addresses.
+    pub(crate) fn included(&self) -> Option<&Path> {
+        match self {
+            AliasTarget::Include(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns true if only trusted files may name it.
     pub(crate) fn is_privileged(&self) -> bool {
         matches!(self, AliasTarget::Program(_) | AliasTarget::File(_) | AliasTarget::Include(_))

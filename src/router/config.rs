@@ -17,12 +17,10 @@ use super::routes::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zsched_config::{
-    Diagnostic, DiagnosticSink, Glob, Keyword, Setting, ValueError, Word, Zenv, parse_interval,
-    quote, read_settings,
+    Diagnostic, DiagnosticSink, Keyword, Setting, ValueError, Word, Zenv, first_word, quote,
+    read_settings,
 };
 
-/// Maximum size of the file, in bytes.
-const MAX_FILE_SIZE: usize = 16 << 20;
 /// Default of `expiry`. Postfix waits five days (`maximal_queue_lifetime`), but there the other
 /// recipients of the message do not wait.
 const DEFAULT_EXPIRY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -68,37 +66,79 @@ pub enum UserSource {
     File(PathBuf),
 }
 
-/// A configuration and the warnings about it.
-#[derive(Debug)]
-pub struct LoadedRouterConfig {
-    /// The configuration.
-    pub config: RouterConfig,
-    /// The warnings, in the order of the file.
-    pub warnings: Vec<Diagnostic>,
-}
-
 /// The keywords.
-pub const KEYWORDS: [Keyword; 15] = [
-    Keyword::once("hostname", "the name of this host", 1),
-    Keyword::repeated("local", "one or more domains", 1, usize::MAX),
+pub static KEYWORDS: &[Keyword<Draft>] = &[
+    Keyword::once("hostname", "the name of this host", 1, first_word!(domain => hostname)),
+    Keyword::repeated("local", "one or more domains", 1, usize::MAX, |draft, setting, sink| {
+        let mut words = setting.words.iter();
+        words.try_for_each(|word| draft.rule(word, setting.line, RuleTarget::Local, sink))
+    }),
     Keyword::repeated(
         "route",
         "a domain or address, a channel, and perhaps a host and a user",
         2,
         4,
+        |draft, setting, sink| {
+            let template = |index: usize, default: &str| match setting.words.get(index) {
+                Some(word) => template(word),
+                None => Ok(default.to_string()),
+            };
+            let target = RuleTarget::Agent {
+                channel: channel(&setting.words[1])?,
+                host: template(2, DEFAULT_HOST)?,
+                user: template(3, DEFAULT_USER)?,
+            };
+            draft.rule(&setting.words[0], setting.line, target, sink)
+        },
     ),
-    Keyword::repeated("refuse", "a domain or address, and perhaps a status code and a text", 1, 3),
-    Keyword::once("smarthost", "a host, and perhaps a channel", 2),
-    Keyword::once("users", "system, any, or file and its path", 2),
-    Keyword::repeated("known-account", "one or more accounts", 1, usize::MAX),
-    Keyword::repeated("aliases", "one or more files", 1, usize::MAX),
-    Keyword::repeated("virtual", "one or more files", 1, usize::MAX),
-    Keyword::once("postmaster", "an address", 1),
-    Keyword::once("local-channel", "a channel", 1),
-    Keyword::once("program-channel", "a channel", 1),
-    Keyword::once("file-channel", "a channel", 1),
-    Keyword::once("detail", "one character, or none", 1),
-    Keyword::once("expiry", "an interval such as 12h, or 0 for never", 1),
+    Keyword::repeated(
+        "refuse",
+        "a domain or address, and perhaps a status code and a text",
+        1,
+        3,
+        |draft, setting, sink| {
+            let status = setting.words.get(1).map_or(Ok("5.1.1".to_string()), status)?;
+            let default = "no mail is accepted for this address";
+            let text = setting.words.get(2).map_or(default, |word| &word.text).into();
+            draft.rule(&setting.words[0], setting.line, RuleTarget::Refuse { status, text }, sink)
+        },
+    ),
+    Keyword::once("smarthost", "a host, and perhaps a channel", 2, |draft, setting, _| {
+        let channel = setting.words.get(1).map_or(Ok(REMOTE_CHANNEL.to_string()), channel)?;
+        let (host, user) = (template(&setting.words[0])?, DEFAULT_USER.to_string());
+        draft.smarthost = Some((setting.line, RuleTarget::Agent { channel, host, user }));
+        Ok(())
+    }),
+    Keyword::once("users", "system, any, or file and its path", 2, |draft, setting, _| {
+        draft.config.users = user_source(setting.words)?;
+        Ok(())
+    }),
+    Keyword::repeated("known-account", "one or more accounts", 1, usize::MAX, |draft, line, _| {
+        draft.config.known_accounts.extend(line.words.iter().map(|word| word.text.clone()));
+        Ok(())
+    }),
+    Keyword::repeated("aliases", "one or more files", 1, usize::MAX, |draft, setting, _| {
+        add_paths(setting, &mut draft.config.aliases)
+    }),
+    Keyword::repeated("virtual", "one or more files", 1, usize::MAX, |draft, setting, _| {
+        add_paths(setting, &mut draft.config.virtuals)
+    }),
+    Keyword::once("postmaster", "an address", 1, first_word!(text => config.postmaster)),
+    Keyword::once("local-channel", "a channel", 1, first_word!(channel => config.local_channel)),
+    Keyword::once(
+        "program-channel",
+        "a channel",
+        1,
+        first_word!(channel => config.program_channel),
+    ),
+    Keyword::once("file-channel", "a channel", 1, first_word!(channel => config.file_channel)),
+    Keyword::once("detail", "one character, or none", 1, first_word!(detail => config.detail)),
+    Keyword::once(
+        "expiry",
+        "an interval such as 12h, or 0 for never",
+        1,
+        first_word!(expiry => config.expiry),
+    ),
 ];
 
 impl RouterConfig {
@@ -106,7 +146,7 @@ impl RouterConfig {
     ///
     /// Users are the accounts of the system, and other domains go to the channel `smtp`.
     pub fn built_in(hostname: &str) -> RouterConfig {
-        Builder::new(hostname).build()
+        Draft::new(hostname).build()
     }
 
     /// Returns true for the channels of local agents.
@@ -121,33 +161,23 @@ impl RouterConfig {
     /// Parses the text of a configuration file.
     ///
     /// `file_name` is used in messages only. `${NAME}` stands for a variable of the ZENV file, and
-    /// `hostname` is the name of the host as the system knows it. On failure, returns all errors
-    /// and warnings.
+    /// `hostname` is the name of the host as the system knows it. Returns the warnings; on failure,
+    /// all errors and warnings.
     pub fn parse(
         file_name: &Path,
         text: &[u8],
         hostname: &str,
         zenv: &Zenv,
-    ) -> Result<LoadedRouterConfig, Vec<Diagnostic>> {
-        if text.len() > MAX_FILE_SIZE {
-            return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 16 MiB")]);
-        }
-        let mut sink = DiagnosticSink::new(file_name.into(), text);
-        let mut builder = Builder::new(hostname);
-        read_settings(text, zenv, &KEYWORDS, &mut sink, |setting, sink| {
-            builder.apply(setting, sink)
-        });
-        let is_usable = sink.is_usable();
-        let diagnostics = sink.finish();
-        match is_usable {
-            true => Ok(LoadedRouterConfig { config: builder.build(), warnings: diagnostics }),
-            false => Err(diagnostics),
-        }
+    ) -> Result<(RouterConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
+        let mut draft = Draft::new(hostname);
+        let warnings = read_settings(file_name, text, zenv, KEYWORDS, &mut draft, |_, _| {})?;
+        Ok((draft.build(), warnings))
     }
 }
 
 /// The configuration while the file is read.
-struct Builder {
+#[derive(Debug)]
+pub struct Draft {
     hostname: String,
     rules: Vec<Rule>,
     smarthost: Option<(u32, RuleTarget)>,
@@ -157,9 +187,9 @@ struct Builder {
     catch_all: Option<u32>,
 }
 
-impl Builder {
-    fn new(hostname: &str) -> Builder {
-        Builder {
+impl Draft {
+    fn new(hostname: &str) -> Draft {
+        Draft {
             hostname: hostname.to_lowercase(),
             rules: Vec::new(),
             smarthost: None,
@@ -185,60 +215,6 @@ impl Builder {
         RouterConfig { routes, ..self.config }
     }
 
-    fn apply(
-        &mut self,
-        setting: Setting<'_>,
-        sink: &mut DiagnosticSink<'_>,
-    ) -> Result<(), ValueError> {
-        let Setting { keyword, words, line } = setting;
-        let first = &words[0];
-        let paths = || words.iter().map(Word::path).collect::<Result<Vec<PathBuf>, ValueError>>();
-        match keyword {
-            "hostname" => self.hostname = domain(first)?,
-            "local" => {
-                for word in words {
-                    self.rule(word, line, RuleTarget::Local, sink)?;
-                }
-            }
-            "route" => {
-                let template = |index: usize, default: &str| match words.get(index) {
-                    Some(word) => template(word),
-                    None => Ok(default.to_string()),
-                };
-                let target = RuleTarget::Agent {
-                    channel: channel(&words[1])?,
-                    host: template(2, DEFAULT_HOST)?,
-                    user: template(3, DEFAULT_USER)?,
-                };
-                self.rule(first, line, target, sink)?;
-            }
-            "refuse" => {
-                let status = words.get(1).map_or(Ok("5.1.1".to_string()), status)?;
-                let text = words.get(2).map_or("no mail is accepted for this address", |w| &w.text);
-                let target = RuleTarget::Refuse { status, text: text.into() };
-                self.rule(first, line, target, sink)?;
-            }
-            "smarthost" => {
-                let channel = words.get(1).map_or(Ok(REMOTE_CHANNEL.to_string()), channel)?;
-                let (host, user) = (template(first)?, DEFAULT_USER.to_string());
-                self.smarthost = Some((line, RuleTarget::Agent { channel, host, user }));
-            }
-            "users" => self.config.users = user_source(words)?,
-            "known-account" => {
-                self.config.known_accounts.extend(words.iter().map(|word| word.text.clone()));
-            }
-            "aliases" => self.config.aliases.extend(paths()?),
-            "virtual" => self.config.virtuals.extend(paths()?),
-            "postmaster" => self.config.postmaster = first.text.clone(),
-            "local-channel" => self.config.local_channel = channel(first)?,
-            "program-channel" => self.config.program_channel = channel(first)?,
-            "file-channel" => self.config.file_channel = channel(first)?,
-            "expiry" => self.config.expiry = expiry(first)?,
-            _ => self.config.detail = detail(first)?,
-        }
-        Ok(())
-    }
-
     /// Adds a rule.
     fn rule(
         &mut self,
@@ -254,12 +230,7 @@ impl Builder {
         let pattern = match literal {
             Some(literal) => RulePattern::Plain(literal),
             None if !text.contains(['*', '?', '[', '{', '\\']) => RulePattern::Plain(text),
-            None => {
-                let mut warnings = Vec::new();
-                let glob = Glob::parse(&text, word.at, &mut warnings)?;
-                warnings.into_iter().for_each(|one| sink.warning(one.at, one.message));
-                RulePattern::Wild { is_address: text.contains('@'), glob }
-            }
+            None => RulePattern::Wild { is_address: text.contains('@'), glob: word.pattern(sink)? },
         };
         if let Some(first) = self.catch_all {
             sink.warning(word.at, format!("never used: line {first} matches everything"));
@@ -272,7 +243,16 @@ impl Builder {
 }
 
 fn domain(word: &Word) -> Result<String, ValueError> {
-    parse_domain(&word.text).map_err(|error| ValueError::new(word.at, error.reason))
+    parse_domain(&word.text).map_err(|error| word.error(error.reason))
+}
+
+fn text(word: &Word) -> Result<String, ValueError> {
+    Ok(word.text.clone())
+}
+
+fn add_paths(setting: &Setting<'_>, paths: &mut Vec<PathBuf>) -> Result<(), ValueError> {
+    let mut words = setting.words.iter();
+    words.try_for_each(|word| word.path().map(|path| paths.push(path)))
 }
 
 fn channel(word: &Word) -> Result<String, ValueError> {
@@ -281,7 +261,7 @@ fn channel(word: &Word) -> Result<String, ValueError> {
         true => Ok(word.text.clone()),
         false => {
             let message = format!("the channel {} is no word in lower case", quote(&word.text));
-            Err(ValueError::new(word.at, message))
+            Err(word.error(message))
         }
     }
 }
@@ -292,7 +272,7 @@ fn template(word: &Word) -> Result<String, ValueError> {
         let after = &word.text[at + 1..];
         if !VARIABLES.iter().any(|name| after.starts_with(name)) {
             let message = "after a $ comes domain, local or address";
-            return Err(ValueError::new(word.at, message));
+            return Err(word.error(message));
         }
     }
     // A lone dash is how an empty column is written.
@@ -308,7 +288,7 @@ fn status(word: &Word) -> Result<String, ValueError> {
         ["5", ..] if parts.len() == 3 && parts.iter().all(is_number) => Ok(word.text.clone()),
         _ => {
             let message = format!("{} is no status code such as 5.1.1", quote(&word.text));
-            Err(ValueError::new(word.at, message))
+            Err(word.error(message))
         }
     }
 }
@@ -318,10 +298,8 @@ fn user_source(words: &[Word]) -> Result<UserSource, ValueError> {
         ("system", None) => Ok(UserSource::System),
         ("any", None) => Ok(UserSource::Any),
         ("file", Some(file)) => Ok(UserSource::File(file.path()?)),
-        ("file", None) => Err(ValueError::new(words[0].at, "after `users file` comes a path")),
-        _ => {
-            Err(ValueError::new(words[0].at, "after `users` comes system, any, or file and a path"))
-        }
+        ("file", None) => Err(words[0].error("after `users file` comes a path")),
+        _ => Err(words[0].error("after `users` comes system, any, or file and a path")),
     }
 }
 
@@ -330,14 +308,12 @@ fn detail(word: &Word) -> Result<Option<char>, ValueError> {
     match (&*word.text, characters.next(), characters.next()) {
         ("none", ..) => Ok(None),
         (_, Some(c), None) if c.is_ascii_punctuation() && !"@\"\\.".contains(c) => Ok(Some(c)),
-        _ => Err(ValueError::new(word.at, "a character such as +, or none")),
+        _ => Err(word.error("a character such as +, or none")),
     }
 }
 
 fn expiry(word: &Word) -> Result<Option<Duration>, ValueError> {
-    let interval = parse_interval(&word.text);
-    let interval = interval.map_err(|error| ValueError::new(word.at, error.message))?;
-    Ok(Some(interval).filter(|interval| !interval.is_zero()))
+    Ok(Some(word.interval()?).filter(|interval| !interval.is_zero()))
 }
 
 #[cfg(test)]
@@ -345,7 +321,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(text: &[u8]) -> Result<LoadedRouterConfig, Vec<Diagnostic>> {
+    fn parse(text: &[u8]) -> Result<(RouterConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
         RouterConfig::parse(Path::new("router.cf"), text, "h.test", &Zenv::default())
     }
 
@@ -355,14 +331,14 @@ mod tests {
         let text = "users file ${DB}/users\naliases ${DB}/a \"/b c\" # two\ndetail none\n\
             program-channel prog\nhostname Mail.Example\nexpiry 1h30m\n";
         let path = Path::new("router.cf");
-        let loaded = RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv).expect("good");
-        let config = loaded.config;
+        let parsed = RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv);
+        let (config, _) = parsed.expect("good");
         assert_eq!(config.users, UserSource::File("/var/db/users".into()));
         assert_eq!(config.aliases, [PathBuf::from("/var/db/a"), PathBuf::from("/b c")]);
         assert_eq!((config.detail, &*config.program_channel), (None, "prog"));
         assert_eq!(config.routes.hostname(), "mail.example");
         assert_eq!(config.expiry, Some(Duration::from_secs(5400)));
-        let expiry = |text: &[u8]| parse(text).map(|loaded| loaded.config.expiry).ok();
+        let expiry = |text: &[u8]| parse(text).map(|(config, _)| config.expiry).ok();
         assert_eq!(expiry(b""), Some(Some(DEFAULT_EXPIRY)));
         assert_eq!((expiry(b"expiry 0"), expiry(b"expiry soon")), (Some(None), None));
     }

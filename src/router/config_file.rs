@@ -82,8 +82,7 @@ pub fn load_directory(
         None => (RouterConfig::built_in(&host_name), Vec::new()),
         Some(path) => {
             let text = zsched_config::read(path).map_err(|error| vec![error])?;
-            let loaded = RouterConfig::parse(path, &text, &host_name, zenv)?;
-            (loaded.config, loaded.warnings)
+            RouterConfig::parse(path, &text, &host_name, zenv)?
         }
     };
     match Directory::load(config) {

@@ -1,14 +1,14 @@
 //! Everything that decides about an address: rules, virtual addresses, aliases and users.
 
 use super::address::MailAddress;
-use super::alias_table::{AliasFile, AliasTable, MAX_FILE_SIZE};
+use super::alias_table::{AliasFile, AliasTable, MAX_FILE_SIZE, parse_include};
 use super::config::{RouterConfig, UserSource};
 use super::routes::RoutedTo;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zsched_config::{Diagnostic, DiagnosticSink};
 use zsched_sys::{self as sys, Accounts};
 
@@ -72,6 +72,31 @@ impl Directory {
         Ok((Directory { config, virtuals, aliases, listed_users, accounts }, diagnostics))
     }
 
+    /// All files that decisions about addresses need: the tables, and the lists that they name.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let users = match &self.config.users {
+            UserSource::File(path) => Some(path.clone()),
+            _ => None,
+        };
+        let tables = self.config.aliases.iter().chain(&self.config.virtuals).cloned();
+        let files: Vec<PathBuf> = tables.chain(users).collect();
+        let included = self.aliases.included().chain(self.virtuals.included());
+        let mut waiting: Vec<PathBuf> = included.map(Path::to_path_buf).collect();
+        let mut lists = HashSet::new();
+        // Lists may name others.
+        while let Some(list) = waiting.pop() {
+            if lists.insert(list.clone())
+                && let Ok(ReadFile { text, .. }) = read_file(&list)
+            {
+                let (targets, _) = parse_include(&list, &text);
+                waiting.extend(
+                    targets.iter().filter_map(|target| target.included()).map(Path::to_path_buf),
+                );
+            }
+        }
+        files.into_iter().chain(lists).collect()
+    }
+
     /// Number of aliases and of virtual addresses.
     pub fn counts(&self) -> (usize, usize) {
         (self.aliases.len(), self.virtuals.len())
@@ -96,7 +121,7 @@ impl Directory {
     }
 }
 
-fn load_tables(paths: &[std::path::PathBuf], diagnostics: &mut Vec<Diagnostic>) -> AliasTable {
+fn load_tables(paths: &[PathBuf], diagnostics: &mut Vec<Diagnostic>) -> AliasTable {
     let mut table = AliasTable::default();
     for path in paths {
         match read_file(path) {

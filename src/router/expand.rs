@@ -264,7 +264,7 @@ impl<'d> Expansion<'d> {
             return self.refused(address, RecipientRefusal::program_or_file(), place, origin);
         }
         if address.local_part().contains('%') {
-            let refusal = RecipientRefusal::new("5.1.1", "routes with % are not followed");
+            let refusal = RecipientRefusal::new("5.7.1", "routes with % are not followed");
             return self.refused(address, refusal, place, origin);
         }
         match self.user(&mailbox) {

@@ -42,7 +42,7 @@ mod options;
 mod show;
 
 pub use address::{AddressError, MailAddress};
-pub use config::{KEYWORDS, LoadedRouterConfig, RouterConfig, UserSource};
+pub use config::{KEYWORDS, RouterConfig, UserSource};
 pub use config_file::load_directory;
 pub use directory::Directory;
 pub use envelope::{Envelope, EnvelopeRecipient, EnvelopeSender};

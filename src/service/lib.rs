@@ -1,7 +1,7 @@
 //! What the services of zsched share: the scheduler, the router and the SMTP server.
 //!
 //! This crate decides where the files of an installation are, how a service keeps a second one of
-//! its kind off a spool, and how its log is opened. It must not know what a service does, and it
+//! its kind off a spool, and how its logs are written. It must not know what a service does, and it
 //! has no event loop.
 //!
 //! Begin with [`InstallationOptions`], which lead to the ZENV file and the spool. A service then
@@ -9,14 +9,25 @@
 //! ([`bind_socket`]).
 #![warn(unreachable_pub)]
 
+// Where its files are, and that it runs once.
 mod installation;
 mod lock;
-pub mod log_file;
 mod socket;
 
+// What it does in the background.
+pub mod worker;
+
+// Its logs, which a worker writes.
+mod appended_file;
+mod background_log;
+pub mod log_file;
+mod rotation;
+
+pub use appended_file::AppendedFile;
+pub use background_log::{BackgroundLog, GapLine, LogOutput};
 pub use installation::{InstallationOptions, default_log, shared_config};
 pub use lock::{PidFile, ProgramLock, open_lock_file};
-pub use socket::bind_socket;
+pub use socket::{bind_socket, is_single_connection_error};
 
 use std::io;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The log of a service: standard error, or a file that takes its place.
+//! The log of a service: standard error, or a file that takes its place. A worker writes it.
 
-use crate::with_path;
+use crate::{AppendedFile, BackgroundLog, with_path, worker};
 use env_logger::Target;
 use log::{Level, LevelFilter, Record};
 use std::collections::HashMap;
@@ -8,11 +8,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_format::log_limiter::{LogLimiter, Suppressed};
 use zsched_format::printable;
-use zsched_sys as sys;
 
 /// Mode of a new log. It is not readable by all: it has addresses.
 pub const LOG_MODE: u32 = 0o640;
@@ -23,29 +22,67 @@ const MAX_WARNINGS_PER_PERIOD: u32 = 30;
 /// Length of a period.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Starts logging to a file, or to standard error. The file takes the place of standard error.
-pub fn start(path: Option<&Path>) -> io::Result<()> {
-    take_place_of_output(path)?;
-    start_logger(STAMP, LevelFilter::Info, None, Some(WarningLimits::default()));
-    Ok(())
-}
+/// Maximum time to wait at the end for the disk of the log.
+const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
 
-/// Opens the log again, after it was renamed.
-pub fn reopen(path: Option<&Path>) {
-    match take_place_of_output(path) {
-        Ok(()) => log::info!("log reopened"),
-        Err(error) => log::error!("{error}; the former log stays"),
+/// The log, once it is started.
+static LOG: OnceLock<BackgroundLog> = OnceLock::new();
+
+/// Writes the rest of the log when it is dropped.
+///
+/// That is the last thing before the end.
+pub struct LogGuard;
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        flush();
     }
 }
 
-/// Starts the logger of all crates of zsched, with printable text only.
+/// Waits until the log is written.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush(MAX_FLUSH_TIME);
+    }
+}
+
+/// Opens the log of a service: a file, or standard error. The file takes the place of the latter.
+pub fn open(path: Option<&Path>) -> io::Result<AppendedFile> {
+    AppendedFile::log(path).map_err(with_path(path.unwrap_or(Path::new("standard error"))))
+}
+
+/// Starts the log of a service, with limits on errors and warnings.
+pub fn start(file: AppendedFile) -> io::Result<(BackgroundLog, LogGuard)> {
+    start_with(file, STAMP, LevelFilter::Info, Some(WarningLimits::default()))
+}
+
+/// Starts a log for all crates of zsched, with printable text only. A worker writes it.
 ///
-/// `stamp` is the form of the time, as for `strftime`. `out` is standard error by default. Without
-/// limits, the callers limit the lines that others can cause.
-pub fn start_logger(
+/// `stamp` is the form of the time, as for `strftime`. Without limits, the callers limit the lines
+/// that others can cause. Panics become lines of the log.
+pub fn start_with(
+    file: AppendedFile,
     stamp: &'static str,
     level: LevelFilter,
-    out: Option<Box<dyn Write + Send + 'static>>,
+    limits: Option<WarningLimits>,
+) -> io::Result<(BackgroundLog, LogGuard)> {
+    let log = BackgroundLog::start(file, move |lost| {
+        let (mut line, level) = (Vec::new(), Level::Error);
+        let text = format_args!("{lost} lines of the log are missing");
+        let record = Record::builder().level(level).args(text).build();
+        printable::write_log_line(&mut line, stamp, &record).expect("a Vec takes everything");
+        line
+    })?;
+    LOG.get_or_init(|| log.clone());
+    start_logger(stamp, level, Box::new(log.clone()), limits);
+    worker::log_panics();
+    Ok((log, LogGuard))
+}
+
+fn start_logger(
+    stamp: &'static str,
+    level: LevelFilter,
+    out: Box<dyn Write + Send + 'static>,
     limits: Option<WarningLimits>,
 ) {
     env_logger::Builder::new()
@@ -59,7 +96,7 @@ pub fn start_logger(
                 printable::write_log_line(out, stamp, &record)
             }
         })
-        .target(out.map_or(Target::Stderr, Target::Pipe))
+        .target(Target::Pipe(out))
         .write_style(env_logger::WriteStyle::Never)
         .init();
 }
@@ -89,12 +126,6 @@ impl WarningLimits {
 /// Opens a file that grows by lines. A new one gets `mode`.
 pub fn open_to_append(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(mode).open(path)
-}
-
-fn take_place_of_output(path: Option<&Path>) -> io::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let file = open_to_append(path, LOG_MODE).map_err(with_path(path))?;
-    sys::redirect_output(&file)
 }
 
 #[cfg(test)]

@@ -9,54 +9,203 @@
 //!
 //! All errors are collected with their positions. A file with an error yields no configuration.
 
-use super::dovecot::DovecotSocket;
 use super::network::Network;
-use super::policy::PolicyAddress;
+use super::service_stream::ServiceAddress;
 use super::session::Service;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zsched_config::{
-    Diagnostic, DiagnosticSink, Glob, Keyword, Name, Setting, ValueError, Word, Zenv,
-    parse_interval, quote, read_settings,
+    Diagnostic, DiagnosticSink, Glob, Keyword, Name, Setting, ValueError, Word, Zenv, first_word,
+    quote, read_settings,
 };
 
-/// Maximum size of the file, in bytes.
-const MAX_FILE_SIZE: usize = 1 << 20;
 /// Ports of this host on which the server listens without a configuration.
 const DEFAULT_PORTS: [(u16, Service); 3] =
     [(2525, Service::Smtp), (2587, Service::Submission), (2524, Service::Lmtp)];
 
-/// Maximum time for which a user may have a message held, by default.
-const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(7 * 86_400);
+/// What follows a limit that may be switched off.
+const LIMIT: &str = "a number, or none";
+/// What follows a limit for an hour that may be switched off.
+const HOURLY_LIMIT: &str = "a number for an hour, or none";
+
+/// A limit that may be switched off.
+macro_rules! limit {
+    ($name:literal, $expected:ident => $($field:ident).+) => {
+        Keyword::once($name, $expected, 1, first_word!(Word::limit => config.limits.$($field).+))
+    };
+}
 
 /// The keywords.
-pub const KEYWORDS: [Keyword; 20] = [
-    Keyword::once("hostname", "the name of this host", 1),
+pub static KEYWORDS: &[Keyword<Draft>] = &[
+    Keyword::once("hostname", "the name of this host", 1, |draft, setting, _| {
+        draft.config.hostname = Some(setting.words[0].text.to_lowercase());
+        Ok(())
+    }),
     Keyword::repeated(
         "listen",
         "an address with a port, and smtp, submission, submissions or lmtp",
         2,
         2,
+        |draft, setting, _| draft.listen(&setting.words[0], &setting.words[1]),
     ),
-    Keyword::repeated("relay", "one or more networks", 1, usize::MAX),
-    Keyword::repeated("relay-domain", "one or more domains", 1, usize::MAX),
-    Keyword::repeated("refuse-client", "a network, and perhaps a text", 1, 2),
-    Keyword::repeated("refuse-sender", "a domain or address, and perhaps a text", 1, 2),
-    Keyword::once("certificate", "two files: the certificates, and the key", 2),
-    Keyword::once("logins", "a file of users and hashes of passwords, or dovecot: and a socket", 1),
-    Keyword::once("policy", "unix: and a path, or a host and a port", 1),
-    Keyword::once("max-size", "a number of bytes such as 50M", 1),
-    Keyword::once("max-recipients", "a number", 1),
-    Keyword::once("max-connections", "a number", 1),
-    Keyword::once("max-connections-per-client", "a number", 1),
-    Keyword::once("max-connections-per-login", "a number", 1),
-    Keyword::once("max-recipients-per-client", "a number for an hour", 1),
-    Keyword::once("max-recipients-per-login", "a number for an hour", 1),
-    Keyword::once("max-hold", "a time such as 7d; 0 offers no FUTURERELEASE", 1),
-    Keyword::repeated("raise-priority", "networks, and logins", 1, usize::MAX),
-    Keyword::once("timeout", "a time such as 5m", 1),
-    Keyword::once("greeting-delay", "a time such as 2s", 1),
+    Keyword::repeated("relay", "one or more networks", 1, usize::MAX, |draft, setting, _| {
+        if !std::mem::replace(&mut draft.has_relay, true) {
+            draft.config.relay.clear();
+        }
+        add_networks(setting.words, &mut draft.config.relay)
+    }),
+    Keyword::repeated(
+        "relay-domain",
+        "one or more domains",
+        1,
+        usize::MAX,
+        |draft, setting, sink| {
+            for word in setting.words {
+                draft.config.relay_domains.push(pattern(word, sink)?);
+            }
+            Ok(())
+        },
+    ),
+    Keyword::repeated(
+        "refuse-client",
+        "a network, and perhaps a text",
+        1,
+        2,
+        |draft, setting, _| {
+            let refused = (network(&setting.words[0])?, text(setting, "this client is refused"));
+            draft.config.refused_clients.push(refused);
+            Ok(())
+        },
+    ),
+    Keyword::repeated(
+        "refuse-sender",
+        "a domain or address, and perhaps a text",
+        1,
+        2,
+        |draft, setting, sink| {
+            let refused =
+                (pattern(&setting.words[0], sink)?, text(setting, "this sender is refused"));
+            draft.config.refused_senders.push(refused);
+            Ok(())
+        },
+    ),
+    Keyword::once(
+        "certificate",
+        "two files: the certificates, and the key",
+        2,
+        |draft, setting, _| {
+            let [certificates, key] = setting.words else {
+                return Err(setting.words[0].error("after `certificate` come two files"));
+            };
+            draft.config.certificate = Some((certificates.path()?, key.path()?));
+            Ok(())
+        },
+    ),
+    Keyword::once(
+        "logins",
+        "a file of users and hashes of passwords, or dovecot: and a socket",
+        1,
+        |draft, setting, _| {
+            draft.config.logins = Some(login_source(&setting.words[0])?);
+            Ok(())
+        },
+    ),
+    Keyword::once("policy", "unix: and a path, or a host and a port", 1, |draft, setting, _| {
+        let word = &setting.words[0];
+        let parsed = ServiceAddress::parse(&word.text);
+        draft.config.policy = Some(parsed.map_err(|why| word.error(why))?);
+        Ok(())
+    }),
+    Keyword::repeated(
+        "raise-priority",
+        "networks, and logins",
+        1,
+        usize::MAX,
+        |draft, setting, _| {
+            let (logins, networks): (Vec<Word>, Vec<Word>) =
+                setting.words.iter().cloned().partition(|word| word.text == "logins");
+            draft.config.logins_raise_priority |= !logins.is_empty();
+            add_networks(&networks, &mut draft.config.raise_priority)
+        },
+    ),
+    Keyword::once(
+        "max-size",
+        "a number of bytes such as 50M",
+        1,
+        first_word!(Word::size => config.limits.max_size),
+    ),
+    Keyword::once("max-recipients", "a number", 1, |draft, setting, _| {
+        draft.config.limits.max_recipients = setting.words[0].number()? as usize;
+        Ok(())
+    }),
+    Keyword::once("max-connections", "a number", 1, |draft, setting, _| {
+        draft.config.limits.max_connections = setting.words[0].number()? as usize;
+        Ok(())
+    }),
+    limit!("max-connections-per-client", LIMIT => client.open),
+    limit!("max-connections-per-login", LIMIT => login.open),
+    limit!("max-connections-per-relay", LIMIT => relay.open),
+    limit!("max-new-connections-per-client", HOURLY_LIMIT => client.connections),
+    limit!("max-new-connections-per-login", HOURLY_LIMIT => login.connections),
+    limit!("max-new-connections-per-relay", HOURLY_LIMIT => relay.connections),
+    limit!("max-messages-per-client", HOURLY_LIMIT => client.messages),
+    limit!("max-messages-per-login", HOURLY_LIMIT => login.messages),
+    limit!("max-messages-per-relay", HOURLY_LIMIT => relay.messages),
+    limit!("max-recipients-per-client", HOURLY_LIMIT => client.recipients),
+    limit!("max-recipients-per-login", HOURLY_LIMIT => login.recipients),
+    limit!("max-recipients-per-relay", HOURLY_LIMIT => relay.recipients),
+    limit!("max-failed-logins", HOURLY_LIMIT => failed_logins),
+    limit!("max-failed-logins-per-client", HOURLY_LIMIT => client_failed_logins),
+    limit!("max-failed-logins-per-login", HOURLY_LIMIT => login_failed_logins),
+    Keyword::once(
+        "max-hold",
+        "a time such as 7d; 0 offers no FUTURERELEASE",
+        1,
+        first_word!(Word::interval => config.limits.max_hold),
+    ),
+    Keyword::once(
+        "max-memory",
+        "a number of bytes such as 256M",
+        1,
+        first_word!(Word::size => config.limits.max_memory),
+    ),
+    Keyword::once(
+        "min-free-space",
+        "a number of bytes such as 32M",
+        1,
+        first_word!(Word::size => config.limits.min_free_space),
+    ),
+    Keyword::repeated(
+        "disable",
+        "MT-PRIORITY, FUTURERELEASE or both",
+        1,
+        2,
+        |draft, setting, _| {
+            for word in setting.words {
+                match &*word.text.to_ascii_uppercase() {
+                    "MT-PRIORITY" => draft.config.has_priorities = false,
+                    "FUTURERELEASE" => draft.config.has_holds = false,
+                    _ => {
+                        return Err(
+                            word.error("only MT-PRIORITY and FUTURERELEASE can be disabled")
+                        );
+                    }
+                }
+            }
+            Ok(())
+        },
+    ),
+    Keyword::once("timeout", "a time such as 5m", 1, |draft, setting, _| {
+        draft.config.limits.timeout = setting.words[0].interval()?.max(Duration::from_secs(1));
+        Ok(())
+    }),
+    Keyword::once(
+        "greeting-delay",
+        "a time such as 2s",
+        1,
+        first_word!(Word::interval => config.limits.greeting_delay),
+    ),
 ];
 
 /// A port, and what it is for.
@@ -70,13 +219,25 @@ pub struct Listener {
     pub is_tls: bool,
 }
 
+impl Listener {
+    /// What it is for, for people.
+    pub fn title(&self) -> &'static str {
+        match (self.service, self.is_tls) {
+            (Service::Smtp, _) => "SMTP",
+            (Service::Submission, false) => "submission",
+            (Service::Submission, true) => "submission with TLS",
+            (Service::Lmtp, _) => "LMTP",
+        }
+    }
+}
+
 /// What decides about logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginSource {
     /// A file of users and hashes of passwords.
     File(PathBuf),
     /// Dovecot's authentication service.
-    Dovecot(DovecotSocket),
+    Dovecot(ServiceAddress),
 }
 
 impl LoginSource {
@@ -89,6 +250,19 @@ impl LoginSource {
     }
 }
 
+/// Limits of one client, relay client or login.
+#[derive(Clone, Copy, Debug)]
+pub struct SubjectLimits {
+    /// Maximum number of connections at a time.
+    pub open: Option<u64>,
+    /// Maximum number of connections in an hour.
+    pub connections: Option<u64>,
+    /// Maximum number of messages in an hour.
+    pub messages: Option<u64>,
+    /// Maximum number of recipients in an hour.
+    pub recipients: Option<u64>,
+}
+
 /// Numbers that bound what clients may do.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -98,20 +272,28 @@ pub struct Limits {
     pub max_recipients: usize,
     /// Maximum number of connections.
     pub max_connections: usize,
-    /// Maximum number of connections of a client that may not relay.
-    pub max_connections_per_client: usize,
-    /// Maximum number of connections of a login.
-    pub max_connections_per_login: usize,
-    /// Maximum number of recipients in an hour of a client that may not relay.
-    pub max_recipients_per_client: u64,
-    /// Maximum number of recipients in an hour of a login.
-    pub max_recipients_per_login: u64,
+    /// Limits of a client outside `relay` that has not logged in.
+    pub client: SubjectLimits,
+    /// Limits of a client of `relay` that has not logged in.
+    pub relay: SubjectLimits,
+    /// Limits of a login.
+    pub login: SubjectLimits,
+    /// Maximum number of failures in an hour of one client to log in as one user.
+    pub failed_logins: Option<u64>,
+    /// Maximum number of failed logins in an hour of a client outside `relay`.
+    pub client_failed_logins: Option<u64>,
+    /// Maximum number of failures in an hour to log in as one user.
+    pub login_failed_logins: Option<u64>,
     /// Time after which a client without progress is disconnected.
     pub timeout: Duration,
-    /// Time before the greeting.
+    /// Time before the greeting of clients outside `relay`.
     pub greeting_delay: Duration,
     /// Maximum time for which a user may have a message held; zero is never.
     pub max_hold: Duration,
+    /// Maximum memory of messages that are being received, in bytes.
+    pub max_memory: u64,
+    /// Free space of the spool that is left to the router and the scheduler, in bytes.
+    pub min_free_space: u64,
 }
 
 /// The settings of the server.
@@ -134,11 +316,15 @@ pub struct ServerConfig {
     /// What decides about logins.
     pub logins: Option<LoginSource>,
     /// Where a policy service listens.
-    pub policy: Option<PolicyAddress>,
+    pub policy: Option<ServiceAddress>,
     /// Networks whose clients may give messages a higher priority than the usual one.
-    pub hurry: Vec<Network>,
+    pub raise_priority: Vec<Network>,
     /// Clients that have logged in may do so, too.
-    pub logins_hurry: bool,
+    pub logins_raise_priority: bool,
+    /// Messages may have a priority (MT-PRIORITY).
+    pub has_priorities: bool,
+    /// Users may have messages held (FUTURERELEASE).
+    pub has_holds: bool,
     /// Numbers.
     pub limits: Limits,
 }
@@ -160,28 +346,38 @@ impl AddressPattern {
     }
 }
 
-/// A configuration and the warnings about it.
-#[derive(Debug)]
-pub struct LoadedServerConfig {
-    /// The configuration.
-    pub config: ServerConfig,
-    /// The warnings, in the order of the file.
-    pub warnings: Vec<Diagnostic>,
-}
-
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             max_size: 50 << 20,
             max_recipients: 1000,
             max_connections: 10_000,
-            max_connections_per_client: 50,
-            max_connections_per_login: 50,
-            max_recipients_per_client: 10_000,
-            max_recipients_per_login: 500,
+            client: SubjectLimits {
+                open: Some(50),
+                connections: Some(10_000),
+                messages: Some(10_000),
+                recipients: Some(10_000),
+            },
+            relay: SubjectLimits {
+                open: None,
+                connections: None,
+                messages: None,
+                recipients: None,
+            },
+            login: SubjectLimits {
+                open: Some(50),
+                connections: Some(1000),
+                messages: Some(500),
+                recipients: Some(500),
+            },
+            failed_logins: Some(10),
+            client_failed_logins: Some(100),
+            login_failed_logins: Some(100),
             timeout: Duration::from_secs(300),
-            greeting_delay: Duration::ZERO,
-            max_hold: DEFAULT_MAX_HOLD,
+            greeting_delay: Duration::from_millis(200),
+            max_hold: Duration::from_secs(7 * 86_400),
+            max_memory: 256 << 20,
+            min_free_space: 32 << 20,
         }
     }
 }
@@ -205,8 +401,10 @@ impl Default for ServerConfig {
             certificate: None,
             logins: None,
             policy: None,
-            hurry: Vec::new(),
-            logins_hurry: false,
+            raise_priority: Vec::new(),
+            logins_raise_priority: false,
+            has_priorities: true,
+            has_holds: true,
             limits: Limits::default(),
         }
     }
@@ -215,27 +413,19 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// Parses the text of a configuration file.
     ///
-    /// `file_name` is used in messages only. On failure, returns all errors and warnings.
+    /// `file_name` is used in messages only. Returns the warnings; on failure, all errors and
+    /// warnings.
     pub fn parse(
         file_name: &Path,
         text: &[u8],
         zenv: &Zenv,
-    ) -> Result<LoadedServerConfig, Vec<Diagnostic>> {
-        if text.len() > MAX_FILE_SIZE {
-            return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
-        }
-        let mut sink = DiagnosticSink::new(file_name.into(), text);
-        let mut builder = Builder::default();
-        read_settings(text, zenv, &KEYWORDS, &mut sink, |setting, sink| {
-            builder.apply(setting, sink)
-        });
-        builder.check(&mut sink);
-        let is_usable = sink.is_usable();
-        let warnings = sink.finish();
-        match is_usable {
-            true => Ok(LoadedServerConfig { config: builder.config, warnings }),
-            false => Err(warnings),
-        }
+    ) -> Result<(ServerConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
+        let mut draft = Draft::default();
+        let warnings =
+            read_settings(file_name, text, zenv, KEYWORDS, &mut draft, |draft, sink| {
+                draft.check(sink);
+            })?;
+        Ok((draft.config, warnings))
     }
 
     /// Returns true if this host is a backup for a domain.
@@ -245,19 +435,19 @@ impl ServerConfig {
     }
 
     /// Returns true if a client may give messages a higher priority than the usual one.
-    pub fn may_hurry(&self, ip: std::net::IpAddr) -> bool {
-        self.hurry.iter().any(|network| network.contains(ip))
+    pub fn may_raise_priority(&self, ip: IpAddr) -> bool {
+        self.raise_priority.iter().any(|network| network.contains(ip))
     }
 
     /// Returns true if a client may send to any address.
-    pub fn may_relay(&self, ip: std::net::IpAddr) -> bool {
+    pub fn may_relay(&self, ip: IpAddr) -> bool {
         self.relay.iter().any(|network| network.contains(ip))
     }
 }
 
 /// The configuration while the file is read.
-#[derive(Default)]
-struct Builder {
+#[derive(Debug, Default)]
+pub struct Draft {
     config: ServerConfig,
     has_listener: bool,
     has_relay: bool,
@@ -267,82 +457,11 @@ struct Builder {
     has_submission: Option<usize>,
 }
 
-impl Builder {
-    fn apply(
-        &mut self,
-        setting: Setting<'_>,
-        sink: &mut DiagnosticSink<'_>,
-    ) -> Result<(), ValueError> {
-        let Setting { keyword, words, .. } = setting;
-        let first = &words[0];
-        let config = &mut self.config;
-        let limits = &mut config.limits;
-        match keyword {
-            "hostname" => config.hostname = Some(first.text.to_lowercase()),
-            "listen" => self.listen(first, &words[1])?,
-            "relay" => {
-                if !std::mem::replace(&mut self.has_relay, true) {
-                    config.relay.clear();
-                }
-                for word in words {
-                    config.relay.push(network(word)?);
-                }
-            }
-            "relay-domain" => {
-                for word in words {
-                    config.relay_domains.push(pattern(word, sink)?);
-                }
-            }
-            "refuse-client" => {
-                config
-                    .refused_clients
-                    .push((network(first)?, text(words, "this client is refused")));
-            }
-            "refuse-sender" => {
-                let text = text(words, "this sender is refused");
-                config.refused_senders.push((pattern(first, sink)?, text));
-            }
-            "certificate" => {
-                let Some(key) = words.get(1) else {
-                    return Err(ValueError::new(first.at, "after `certificate` come two files"));
-                };
-                config.certificate = Some((first.path()?, key.path()?));
-            }
-            "logins" => config.logins = Some(login_source(first)?),
-            "policy" => {
-                let parsed = PolicyAddress::parse(&first.text);
-                config.policy = Some(parsed.map_err(|why| ValueError::new(first.at, why))?);
-            }
-            "max-size" => limits.max_size = size(first)?,
-            "max-recipients" => limits.max_recipients = number(first)? as usize,
-            "max-connections" => limits.max_connections = number(first)? as usize,
-            "max-connections-per-client" => {
-                limits.max_connections_per_client = number(first)? as usize;
-            }
-            "max-connections-per-login" => {
-                limits.max_connections_per_login = number(first)? as usize;
-            }
-            "max-recipients-per-client" => limits.max_recipients_per_client = number(first)?,
-            "max-recipients-per-login" => limits.max_recipients_per_login = number(first)?,
-            "max-hold" => limits.max_hold = interval(first)?,
-            "raise-priority" => {
-                for word in words {
-                    match &*word.text {
-                        "logins" => config.logins_hurry = true,
-                        _ => config.hurry.push(network(word)?),
-                    }
-                }
-            }
-            "timeout" => limits.timeout = interval(first)?.max(Duration::from_secs(1)),
-            _ => limits.greeting_delay = interval(first)?,
-        }
-        Ok(())
-    }
-
+impl Draft {
     fn listen(&mut self, address: &Word, service: &Word) -> Result<(), ValueError> {
         let parsed: SocketAddr = address.text.parse().map_err(|_| {
             let shown = quote(&address.text);
-            ValueError::new(address.at, format!("{shown} is no address such as 127.0.0.1:2525"))
+            address.error(format!("{shown} is no address such as 127.0.0.1:2525"))
         })?;
         let (kind, is_tls) = match &*service.text {
             "smtp" => (Service::Smtp, false),
@@ -351,7 +470,7 @@ impl Builder {
             "lmtp" => (Service::Lmtp, false),
             _ => {
                 let message = "the services are smtp, submission, submissions and lmtp";
-                return Err(ValueError::new(service.at, message));
+                return Err(service.error(message));
             }
         };
         if !std::mem::replace(&mut self.has_listener, true) {
@@ -382,58 +501,27 @@ fn login_source(word: &Word) -> Result<LoginSource, ValueError> {
     match word.text.strip_prefix("dovecot:") {
         None => Ok(LoginSource::File(word.path()?)),
         Some(path) if path.starts_with('/') => {
-            Ok(LoginSource::Dovecot(DovecotSocket::new(path.into())))
+            Ok(LoginSource::Dovecot(ServiceAddress::Unix(path.into())))
         }
-        Some(_) => {
-            Err(ValueError::new(word.at, "the path of the socket does not begin with a slash"))
-        }
+        Some(_) => Err(word.error("the path of the socket does not begin with a slash")),
     }
 }
 
 fn network(word: &Word) -> Result<Network, ValueError> {
-    word.text.parse().map_err(|why: &str| ValueError::new(word.at, why))
+    word.text.parse().map_err(|why: &str| word.error(why))
+}
+
+fn add_networks(words: &[Word], networks: &mut Vec<Network>) -> Result<(), ValueError> {
+    words.iter().try_for_each(|word| network(word).map(|network| networks.push(network)))
 }
 
 fn pattern(word: &Word, sink: &mut DiagnosticSink<'_>) -> Result<AddressPattern, ValueError> {
-    let text = word.text.to_lowercase();
-    let mut warnings = Vec::new();
-    let glob = Glob::parse(&text, word.at, &mut warnings)?;
-    warnings.into_iter().for_each(|one| sink.warning(one.at, one.message));
-    Ok(AddressPattern { glob, is_address: text.contains('@') })
+    Ok(AddressPattern { glob: word.pattern(sink)?, is_address: word.text.contains('@') })
 }
 
-fn text(words: &[Word], default: &str) -> String {
-    words.get(1).map_or(default, |word| &word.text).to_string()
-}
-
-fn number(word: &Word) -> Result<u64, ValueError> {
-    let number = word.text.parse().ok().filter(|number| (1..=1 << 40).contains(number));
-    number.ok_or_else(|| {
-        ValueError::new(word.at, format!("{} is no number from 1", quote(&word.text)))
-    })
-}
-
-fn size(word: &Word) -> Result<u64, ValueError> {
-    let digits = word.text.trim_end_matches(['k', 'K', 'M', 'G']);
-    let shift = match &word.text[digits.len()..] {
-        "" => Some(0),
-        "k" | "K" => Some(10),
-        "M" => Some(20),
-        "G" => Some(30),
-        _ => None,
-    };
-    let number = digits
-        .parse::<u64>()
-        .ok()
-        .filter(|number| (1..=1 << 20).contains(number) || shift == Some(0));
-    let size = number.zip(shift).map(|(number, shift)| number << shift);
-    size.filter(|size| (1..=1 << 40).contains(size)).ok_or_else(|| {
-        ValueError::new(word.at, format!("{} is no size such as 50M", quote(&word.text)))
-    })
-}
-
-fn interval(word: &Word) -> Result<Duration, ValueError> {
-    parse_interval(&word.text).map_err(|error| ValueError::new(word.at, error.message))
+/// The text for refused clients.
+fn text(setting: &Setting<'_>, default: &str) -> String {
+    setting.words.get(1).map_or(default, |word| &word.text).to_string()
 }
 
 #[cfg(test)]
@@ -441,7 +529,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(text: &str) -> Result<LoadedServerConfig, Vec<Diagnostic>> {
+    fn parse(text: &str) -> Result<(ServerConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
         ServerConfig::parse(Path::new("smtpserver.cf"), text.as_bytes(), &Zenv::default())
     }
 
@@ -450,7 +538,7 @@ mod tests {
         let text = "listen [::1]:25 smtp\nlisten 127.0.0.1:465 submissions\nrelay 10.0.0.0/8\n\
             certificate /c /k\nlogins /p\nmax-size 2M\nrelay-domain *.example.org\ntimeout 2m\n\
             policy unix:/run/policy\nrefuse-sender evil@* \"go away\"\n";
-        let config = parse(text).expect("good").config;
+        let (config, _) = parse(text).expect("good");
         assert_eq!(config.listeners.len(), 2);
         assert!(config.listeners[1].is_tls);
         assert_eq!((config.limits.max_size, config.limits.timeout.as_secs()), (2 << 20, 120));

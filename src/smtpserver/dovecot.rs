@@ -11,31 +11,23 @@
 //! Words are separated by tabs. One login is one connection: it takes as long as Dovecot wants,
 //! which delays the answer to a wrong password.
 
-use super::session::{LoginAnswer, Reply};
-use super::timed_stream::TimedStream;
+use super::service_stream::ServiceAddress;
+use super::session::{Answer, LoginAnswer, Reply};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The version of the protocol, of which the minor number may differ.
 const MAJOR_VERSION: &str = "1";
 /// Maximum time of a login. Dovecot itself waits some seconds before it says that one is wrong.
-const MAX_TIME: Duration = Duration::from_secs(60);
+pub(crate) const MAX_TIME: Duration = Duration::from_secs(30);
 /// Maximum number of bytes that Dovecot may send.
 const MAX_ANSWER: u64 = 64 << 10;
 /// Number of the first login. Numbers of processes, which Dovecot's own clients use, are smaller.
 const FIRST_NUMBER: u32 = 1 << 30;
-
-/// A socket of Dovecot's authentication service, such as `/run/dovecot/auth-client`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DovecotSocket {
-    path: PathBuf,
-}
 
 /// What Dovecot has decided.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,35 +39,26 @@ enum Decision {
     Unknown,
 }
 
-impl DovecotSocket {
-    pub(crate) fn new(path: PathBuf) -> DovecotSocket {
-        DovecotSocket { path }
-    }
-
-    /// Checks a password that a client sent by TLS, or from this host. Waits for Dovecot.
-    pub(crate) fn check(
-        &self,
-        user: &str,
-        password: &str,
-        peer: Option<SocketAddr>,
-    ) -> LoginAnswer {
-        let decision = UnixStream::connect(&self.path)
-            .and_then(|stream| TimedStream::new(stream, MAX_TIME))
-            .and_then(|stream| Exchange::new(stream).decide(user, password, peer));
-        match decision {
-            Ok(Decision::Accepted(name)) => LoginAnswer::Accepted(name),
-            Ok(Decision::Wrong) => LoginAnswer::Wrong,
-            Ok(Decision::Unknown) => unavailable(),
-            Err(error) => {
-                log::error!("{}: no login can be checked: {error}", self.path.display());
-                unavailable()
-            }
-        }
-    }
+/// Checks a password that a client sent by TLS, or from this host. Dovecot has time until `end`.
+pub(crate) fn check(
+    socket: &ServiceAddress,
+    user: &str,
+    password: &str,
+    peer: Option<SocketAddr>,
+    end: Instant,
+) -> io::Result<Answer> {
+    let decision = Exchange::new(socket.connect(end)?).decide(user, password, peer)?;
+    Ok(match decision {
+        Decision::Accepted(name) => Answer::Login(LoginAnswer::Accepted(name)),
+        Decision::Wrong => Answer::Login(LoginAnswer::Wrong),
+        Decision::Unknown => unavailable(),
+    })
 }
 
-fn unavailable() -> LoginAnswer {
-    LoginAnswer::Refused(Reply::new(454, "4.7.0", "Logins cannot be checked now, try again later"))
+/// The answer to a login while Dovecot does not answer.
+pub(crate) fn unavailable() -> Answer {
+    let text = "Logins cannot be checked now, try again later";
+    Answer::Login(LoginAnswer::Refused(Reply::new(454, "4.7.0", text)))
 }
 
 /// A connection to Dovecot, for one login.
@@ -106,7 +89,9 @@ impl<S: Read + Write> Exchange<S> {
                 ["OK", "1", ref rest @ ..] => {
                     let name = value(rest, "user").unwrap_or(user);
                     let is_name = !name.is_empty() && !name.contains(char::is_control);
-                    let refused = || io::Error::new(ErrorKind::InvalidData, "a name that is none");
+                    let refused = || {
+                        io::Error::new(ErrorKind::InvalidData, "Dovecot has an unusable user name")
+                    };
                     return is_name.then(|| Decision::Accepted(name.into())).ok_or_else(refused);
                 }
                 ["FAIL", "1", ref rest @ ..] => {

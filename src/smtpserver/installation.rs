@@ -2,17 +2,16 @@
 
 use super::accounts::{self, Accounts};
 use super::config::{Limits, LoginSource, ServerConfig};
-use super::dovecot::DovecotSocket;
 use super::options::SmtpServerOptions;
-use super::session::{Credentials, LoginAnswer, Logins, Service, SessionSettings};
+use super::service_stream::ServiceAddress;
+use super::session::{Logins, Service, SessionSettings};
 use super::store::Store;
 use super::tls;
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use zsched_config::Zenv;
 use zsched_format::time::Timestamp;
 use zsched_router::{Directory, load_directory};
@@ -40,24 +39,23 @@ pub(crate) struct Loaded {
     pub(crate) watched: Vec<FileStamp>,
 }
 
+/// What all sessions share.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    /// Free space of the spool that may be used, in bytes.
+    pub(crate) free_space: Arc<AtomicU64>,
+    /// Memory that messages may still take, in bytes.
+    pub(crate) free_memory: Arc<AtomicU64>,
+    /// Requests for the scheduler can be written.
+    pub(crate) has_queue_requests: bool,
+    /// The process may read only some folders.
+    pub(crate) is_confined: bool,
+}
+
 /// What decides about logins.
 pub(crate) enum LoginService {
     File(Accounts),
-    Dovecot(DovecotSocket),
-}
-
-impl LoginService {
-    /// Checks a login. Takes some ten milliseconds, or as long as Dovecot does.
-    pub(crate) fn check(&self, credentials: &Credentials, peer: Option<SocketAddr>) -> LoginAnswer {
-        match (self, credentials) {
-            (LoginService::File(accounts), _) => accounts.check(credentials),
-            (LoginService::Dovecot(socket), Credentials::Password { user, password }) => {
-                socket.check(user, password, peer)
-            }
-            // It is not offered.
-            (LoginService::Dovecot(_), Credentials::Scram(_)) => LoginAnswer::Malformed,
-        }
-    }
+    Dovecot(ServiceAddress),
 }
 
 /// A file as it was at one time.
@@ -108,12 +106,17 @@ impl Installation {
         })
     }
 
-    pub(crate) fn store(&self) -> Store {
+    pub(crate) fn store(&self, free_space: &Arc<AtomicU64>) -> Store {
         Store {
+            free_space: free_space.clone(),
             level: HashLevel::of_router(self.zenv.get("ROUTERDIRHASH")),
             router_socket: self.spool.router_socket(self.zenv.get("ROUTERNOTIFY")),
             spool: self.spool.clone(),
         }
+    }
+
+    pub(crate) fn spool(&self) -> &Spool {
+        &self.spool
     }
 
     /// The socket of the scheduler.
@@ -132,6 +135,17 @@ impl Installation {
             Some(path) => path.display().to_string(),
             None => "the built-in configuration".into(),
         }
+    }
+
+    /// The files of the configuration that do not depend on its contents.
+    pub(crate) fn config_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.config.iter().chain(&self.router_config)
+    }
+
+    /// The router's rules, if they can be read.
+    pub(crate) fn directory(&self) -> Option<Directory> {
+        let loaded = load_directory(self.router_config.as_deref(), &self.zenv);
+        loaded.ok().map(|(directory, _)| directory)
     }
 
     /// Path of the status log.
@@ -153,9 +167,9 @@ impl Installation {
             Some(path) => zsched_config::read(path)
                 .map_err(|error| vec![error])
                 .and_then(|text| ServerConfig::parse(path, &text, &self.zenv))
-                .map(|loaded| {
-                    said.extend(loaded.warnings.iter().map(ToString::to_string));
-                    loaded.config
+                .map(|(config, warnings)| {
+                    said.extend(warnings.iter().map(ToString::to_string));
+                    config
                 }),
         };
         let directory = load_directory(self.router_config.as_deref(), &self.zenv);
@@ -192,7 +206,11 @@ impl Installation {
     }
 
     /// The limit of the installation holds if it is lower.
-    fn apply_zenv(&self, limits: &mut Limits, said: &mut Vec<String>) -> Result<(), Vec<String>> {
+    pub(crate) fn apply_zenv(
+        &self,
+        limits: &mut Limits,
+        said: &mut Vec<String>,
+    ) -> Result<(), Vec<String>> {
         let Some(text) = self.zenv.get("MAXMESSAGESIZE") else { return Ok(()) };
         match text.trim().parse::<u64>() {
             Ok(0) => Ok(()),
@@ -209,12 +227,14 @@ impl Installation {
 }
 
 impl Loaded {
+    /// All files that are read again now and then.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let watched = self.watched.iter().map(|stamp| stamp.path.clone());
+        self.directory.files().into_iter().chain(watched).collect()
+    }
+
     /// Settings of the sessions of one port.
-    pub(crate) fn settings(
-        &self,
-        service: Service,
-        free_space: &Arc<AtomicU64>,
-    ) -> Arc<SessionSettings> {
+    pub(crate) fn settings(&self, service: Service, resources: &Resources) -> Arc<SessionSettings> {
         let hostname = self.config.hostname.clone();
         let of_router = || self.directory.config.routes.hostname().to_string();
         Arc::new(SessionSettings {
@@ -230,10 +250,16 @@ impl Loaded {
             },
             has_queue_domains: !self.config.relay_domains.is_empty(),
             allows_bare_lf: false,
-            max_hold: self.config.limits.max_hold,
-            logins_hurry: self.config.logins_hurry,
+            max_hold: match self.config.has_holds {
+                true => self.config.limits.max_hold,
+                false => Duration::ZERO,
+            },
+            has_priorities: self.config.has_priorities,
+            logins_raise_priority: self.config.logins_raise_priority,
             now: Timestamp::now,
-            free_space: free_space.clone(),
+            has_queue_requests: resources.has_queue_requests,
+            free_space: resources.free_space.clone(),
+            free_memory: resources.free_memory.clone(),
         })
     }
 }

@@ -24,14 +24,14 @@ mod dovecot;
 mod network;
 mod policy;
 mod rates;
-mod timed_stream;
+mod service_stream;
 mod verdict;
 
 // Where messages go.
-pub mod store;
+mod store;
 
 // What others see of it.
-mod records;
+mod status_line;
 mod traffic;
 
 // The program.
@@ -42,12 +42,9 @@ mod server;
 mod stdio;
 mod tls;
 
-pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, LoginSource, ServerConfig};
-pub use dovecot::DovecotSocket;
+pub use config::{KEYWORDS, Limits, Listener, LoginSource, ServerConfig, SubjectLimits};
 pub use options::SmtpServerOptions;
-pub use policy::PolicyAddress;
-pub use stdio::StdioServer;
-pub use verdict::check_recipient;
+pub use service_stream::ServiceAddress;
 
 use installation::Installation;
 use zsched_format::printable::{self, print_to_stderr as say};
@@ -64,12 +61,18 @@ pub fn main(options: &SmtpServerOptions) -> i32 {
 }
 
 fn run(options: &SmtpServerOptions) -> std::io::Result<i32> {
+    if options.stdio {
+        return stdio::run(options);
+    }
     let installation = Installation::find(options)?;
     match installation.load() {
         Ok((loaded, warnings)) => {
             warnings.iter().for_each(say);
             if !options.check {
                 return server::run(installation, loaded, options);
+            }
+            if let Some(obstacle) = sandbox::obstacle() {
+                say(format_args!("smtpserver: warning: {obstacle}"));
             }
             let ports = printable::count(loaded.config.listeners.len() as u64, "port");
             printable::print_error(

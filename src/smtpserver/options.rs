@@ -16,6 +16,11 @@ pub struct SmtpServerOptions {
     #[arg(short = 't', long = "check")]
     pub check: bool,
 
+    /// Serve one session on standard input and output, as `sendmail -bs` does. smtpserver.cf is not
+    /// read, and the client may send to any address
+    #[arg(long = "stdio", conflicts_with_all = ["interactive", "check", "config", "log"])]
+    pub stdio: bool,
+
     /// The configuration; by default smtpserver.cf in $MAILSHARE, or ports of this host without it
     #[arg(short = 'f', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,

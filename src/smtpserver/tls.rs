@@ -41,5 +41,7 @@ pub(crate) fn facts(tls: &ServerConnection) -> TlsFacts {
     let cipher = tls.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
     // IANA's names of ciphers of TLS 1.3 do not have its version.
     let cipher = cipher.map(|name| name.replace("TLS13_", "TLS_"));
-    TlsFacts { version: version.into(), cipher: cipher.unwrap_or_else(|| "unknown".into()) }
+    let cipher = cipher.unwrap_or_else(|| "unknown".into());
+    let key_bits = if cipher.contains("AES_128") { 128 } else { 256 };
+    TlsFacts { version: version.into(), cipher, key_bits }
 }

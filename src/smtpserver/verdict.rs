@@ -4,17 +4,16 @@ use super::config::ServerConfig;
 use super::session::{RecipientQuestion, Reply};
 use zsched_router::{Directory, ExpandError, Expansion, MailAddress, RoutedEnd};
 
-/// Decides about a recipient. May wait for the user database, lists and the policy service.
-pub fn check_recipient(
+/// Decides about a recipient, apart from the policy. May wait for the user database and lists.
+pub(crate) fn check_recipient(
     question: &RecipientQuestion,
     config: &ServerConfig,
     directory: &Directory,
 ) -> Reply {
     let refused = check_sender(question, config)
         .or_else(|| check_existence(question, directory))
-        .or_else(|| check_relaying(question, config, directory))
-        .or_else(|| config.policy.as_ref().and_then(|policy| policy.ask(question)));
-    refused.unwrap_or_else(|| Reply::new(250, "2.1.5", "Ok"))
+        .or_else(|| check_relaying(question, config, directory));
+    refused.unwrap_or_else(Reply::recipient_ok)
 }
 
 /// Checks the sender. `None` is no objection.
@@ -84,23 +83,16 @@ mod tests {
             refuse *.invalid 5.1.2 \"no such domain\"\n";
         let zenv = Zenv::default();
         let loaded = RouterConfig::parse(Path::new("router.cf"), text, "h.test", &zenv);
-        let (directory, _) = Directory::load(loaded.expect("good").config).expect("loaded");
+        let (directory, _) = Directory::load(loaded.expect("good").0).expect("loaded");
         let text = b"relay-domain backup.test\nrefuse-sender *@spam.test \"no thanks\"\n";
         let config = ServerConfig::parse(Path::new("smtpserver.cf"), text, &zenv);
         let question = RecipientQuestion {
             sender: Some(sender.into()),
             recipient: recipient.into(),
-            accepted: 0,
-            size: None,
             may_relay,
-            ip: None,
-            port: 0,
-            client_name: "c".into(),
-            login: None,
-            tls: None,
-            protocol: "ESMTP",
+            ..RecipientQuestion::default()
         };
-        check_recipient(&question, &config.expect("good").config, &directory).to_string()
+        check_recipient(&question, &config.expect("good").0, &directory).to_string()
     }
 
     #[test]

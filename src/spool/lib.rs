@@ -56,6 +56,7 @@ pub mod report;
 mod reroute;
 pub mod resubmit;
 mod submission_file;
+mod waiting_submission;
 
 // The end of a message, and malformed control files.
 pub mod move_aside;
@@ -88,6 +89,7 @@ pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
 pub use open_spool::{OpenSpool, SpoolOpener};
 pub use submission_file::{PublishedSubmission, SubmissionFile};
+pub use waiting_submission::find_submission;
 pub use zsched_format::spool_id::SpoolId;
 
 use std::io;

@@ -153,8 +153,8 @@ fn advance(
 
 /// Syncs the files with their names in `router/`, and the folders that have got some.
 ///
-/// A file that cannot be synced is taken back. A folder that cannot be synced is no error, such as
-/// one that this user may not open: see [`sync_name`].
+/// What cannot be synced is taken back. It is no error that this user may not open a folder: see
+/// [`sync_name`].
 fn sync(states: &mut [io::Result<Publication>]) {
     fn target(publication: &Publication) -> (Option<&File>, PathBuf) {
         let scratch = &publication.file.scratch;
@@ -162,9 +162,13 @@ fn sync(states: &mut [io::Result<Publication>]) {
     }
     let synced = sync_together(states.iter().flatten().map(target).collect());
     let moved = states.iter_mut().filter(|state| state.is_ok());
-    for (state, Synced { file, .. }) in moved.zip(synced) {
+    for (state, Synced { file, folder }) in moved.zip(synced) {
         advance(state, |publication| {
             file?;
+            match folder {
+                Err(error) if error.kind() != ErrorKind::PermissionDenied => return Err(error),
+                _ => {}
+            }
             publication.file.scratch.stay();
             Ok(())
         });

@@ -7,8 +7,9 @@
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
 //! become files. How files get into the spool safely is the spool's matter.
 //!
-//! It must not know the scheduler, the router or their configurations: it sends the name of the
-//! message to a socket, and the message is found without that, too.
+//! It must not know the scheduler, the router, the SMTP server or their configurations: it sends
+//! the name of the message to a socket, and the message is found without that, too. What only they
+//! know, their programs do (`sendmail -bv`, `-bs`).
 //!
 //! Begin with [`ComposedMessage::compose`] for `submit`, and with [`sendmail::main`].
 

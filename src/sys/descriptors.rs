@@ -2,10 +2,14 @@
 
 use super::succeeded;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// Keeps programs that we start from inheriting descriptors above 2.
@@ -26,6 +30,18 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Connects to a UNIX socket. Waits for a place in its listen queue, but no longer than `max_time`.
+///
+/// The standard library waits without an end. When the time is over, the error is
+/// [`ErrorKind::WouldBlock`](io::ErrorKind::WouldBlock).
+pub fn connect_unix(path: &Path, max_time: Duration) -> io::Result<UnixStream> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(max_time))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 /// Returns true if the other end is closed or lost.
@@ -94,6 +110,7 @@ pub fn peer_user(socket: &impl AsFd) -> io::Result<u32> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     #[test]
     fn peer_user_of_socket_pair_is_own_user() {
@@ -105,5 +122,26 @@ mod tests {
         if let Ok(user) = peer_user(&stream.expect("connected")) {
             assert_eq!(user, u32::MAX);
         }
+    }
+
+    #[test]
+    fn connect_to_full_listen_queue_ends_in_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .expect("a socket");
+        let address = SocketAddrUnix::new(&*path).expect("an address");
+        rustix::net::bind(&listener, &address).expect("bound");
+        rustix::net::listen(&listener, 1).expect("it listens");
+        let (mut waiting, began) = (Vec::new(), Instant::now());
+        let error = loop {
+            match connect_unix(&path, Duration::from_millis(50)) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(!waiting.is_empty() && began.elapsed() < Duration::from_secs(20));
     }
 }

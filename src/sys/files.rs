@@ -1,7 +1,9 @@
 //! Files: opening them safely, telling them apart, renaming and locking them.
 
 use super::succeeded;
-use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, fstatfs, renameat_with};
+use rustix::fs::{
+    Access, CWD, FlockOperation, RenameFlags, access, fcntl_lock, fstatfs, renameat_with,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, c_uint};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -29,6 +31,11 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
     }
+}
+
+/// Returns true if this process may create files in a folder.
+pub fn may_create_in(folder: &Path) -> bool {
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Converts the error that there is no such file to `None`.

@@ -33,13 +33,13 @@ pub use accounts::Accounts;
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
 pub use descriptors::{
-    close_inherited_on_exec, is_hung_up, is_readable_within, peer_user, set_blocking,
+    close_inherited_on_exec, connect_unix, is_hung_up, is_readable_within, peer_user, set_blocking,
     unacknowledged_len,
 };
 pub use files::{
-    begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, open_nofollow,
-    open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock, with_suffix,
-    write_out,
+    begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, may_create_in,
+    open_nofollow, open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock,
+    with_suffix, write_out,
 };
 pub use folder::{FileFacts, Folder};
 pub use folder_watch::{FolderEvent, FolderWatch, WatchedFolder};

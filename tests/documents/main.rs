@@ -74,10 +74,10 @@ fn router_example_is_a_configuration() {
     for text in [&text, &all] {
         let loaded = zsched_router::RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv);
         let loaded = loaded.unwrap_or_else(|errors| panic!("{}", errors[0]));
-        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
+        assert!(loaded.1.is_empty(), "{}", loaded.1[0]);
     }
     let page = read("man/router.cf.5");
-    for keyword in zsched_router::KEYWORDS.map(|keyword| keyword.name) {
+    for keyword in zsched_router::KEYWORDS.iter().map(|keyword| keyword.name) {
         assert!(page.contains(&format!("\n.It Cm {keyword} ")), "router.cf.5 has no {keyword}");
         assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");
     }
@@ -96,10 +96,10 @@ fn smtpserver_example_is_a_configuration() {
     for text in [&text, &all] {
         let loaded = zsched_smtpserver::ServerConfig::parse(path, text.as_bytes(), &zenv);
         let loaded = loaded.unwrap_or_else(|errors| panic!("{}", errors[0]));
-        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
+        assert!(loaded.1.is_empty(), "{}", loaded.1[0]);
     }
     let page = read("man/smtpserver.cf.5");
-    for keyword in zsched_smtpserver::KEYWORDS.map(|keyword| keyword.name) {
+    for keyword in zsched_smtpserver::KEYWORDS.iter().map(|keyword| keyword.name) {
         let item = format!("\n.It Cm {keyword} ");
         assert!(page.contains(&item), "smtpserver.cf.5 has no {keyword}");
         assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");

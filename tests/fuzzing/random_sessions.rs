@@ -57,20 +57,24 @@ impl World {
             logins: *random
                 .choice(&[Logins::None, Logins::Passwords, Logins::All])
                 .expect("there are three"),
+            has_queue_requests: random.bool(),
             has_queue_domains: random.bool(),
             allows_bare_lf: false,
             max_hold: std::time::Duration::from_secs(86_400),
-            logins_hurry: true,
+            has_priorities: true,
+            logins_raise_priority: true,
             now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
             free_space: Arc::new(AtomicU64::new(1 << 40)),
+            free_memory: Arc::new(AtomicU64::new(1)),
         };
         let ip = Some([192, 0, 2, 7].into());
         let client = Client {
             ip,
             port: 1,
             may_relay: random.bool(),
-            may_hurry: random.bool(),
+            may_raise_priority: random.bool(),
             is_local: random.bool(),
+            ..Client::default()
         };
         let mut session = Session::new(Arc::new(settings), client, None);
         session.greet();
@@ -141,6 +145,7 @@ impl World {
     fn answer(&mut self, request: Request) -> Option<Answer> {
         let full = || Reply::new(452, "4.3.1", "Not enough disk space");
         Some(match request {
+            Request::AdmitMessage => Answer::Reply(Reply::sender_ok()),
             Request::CheckRecipient(question) => Answer::Reply(match &question.recipient[..1] {
                 "g" => Reply::new(250, "2.1.5", "Ok"),
                 "l" => Reply::new(451, "4.3.0", "Later"),
@@ -174,7 +179,8 @@ impl World {
                 return None;
             }
             Request::StartTls => {
-                let facts = TlsFacts { version: "TLSv1.3".into(), cipher: "X".into() };
+                let facts =
+                    TlsFacts { version: "TLSv1.3".into(), cipher: "X".into(), key_bits: 256 };
                 self.session.tls_started(facts);
                 return None;
             }

@@ -39,9 +39,9 @@ fn limits_that_are_reached_are_in_summary() {
     }
     let expected = [
         "the client 127.0.0.1 has 3 connections and wants another one; more are refused",
-        "the login user0 has 1 connection, and 127.0.0.1 wants another one; more are refused",
-        "the login user0 of 127.0.0.1 has named 1 recipient in an hour; more are deferred",
-        "the client 127.0.0.1 has named 1 recipient in an hour; more are deferred",
+        "the login user0 of 127.0.0.1 has 1 connection and wants another one; more are refused",
+        "the login user0 of 127.0.0.1 has reached the limit of 1 recipient in an hour; more are deferred",
+        "the client 127.0.0.1 has reached the limit of 1 recipient in an hour; more are deferred",
     ];
     let mut summary = String::new();
     until("the alarms are shown", || {
@@ -50,9 +50,54 @@ fn limits_that_are_reached_are_in_summary() {
         summary = String::from_utf8(mailq.output().expect("it runs").stdout).expect("text");
         expected.iter().all(|alarm| summary.contains(alarm))
     });
-    assert!(summary.contains("421 4.7.0 Too many connections from here"), "{summary}");
+    assert!(summary.contains("421 4.7.0 Too many connections at a time"), "{summary}");
     let log = site.read("smtpserver-log");
     for alarm in expected {
         assert_eq!(log.matches(&format!("error: alarm: {alarm}")).count(), 1, "{alarm}: {log}");
+    }
+}
+
+/// Without a router, an accepted message is neither lost nor invisible.
+#[test]
+fn accepted_message_is_shown_while_it_waits_for_the_router() {
+    let site = circle_site();
+    site.write("smtpserver.cf", "listen 127.0.0.1:0 smtp\n");
+    let scheduler = site.start();
+    let (server, address) = start_server(&site);
+    let mut client = Client::connect(address).expect("a session");
+    for (command, code) in [
+        ("MAIL FROM:<a@b.test>", "250"),
+        ("RCPT TO:<user0>", "250"),
+        ("DATA", "354"),
+        ("Subject: x\r\n\r\nbody\r\n.", "250"),
+    ] {
+        assert_eq!(client.say(command).as_deref(), Some(code), "{command}");
+    }
+    let log = site.read("smtpserver-log");
+    let line = log.lines().find(|line| line.contains(": accepted, ")).expect("a line");
+    let id = line.split_whitespace().find(|word| word.starts_with('S')).expect("an id");
+    let id = id.trim_end_matches(':');
+    let mailq = |arguments: &[&str]| {
+        let mut mailq = Command::new(program("mailq"));
+        mailq.arg("-Z").arg(site.path("zmailer.conf")).args(arguments);
+        String::from_utf8(mailq.output().expect("it runs").stdout).expect("text")
+    };
+    let traced = mailq(&["trace", id]);
+    assert!(traced.contains("next: waits for the router"), "{traced}");
+    let shown = mailq(&["show", id]);
+    assert!(shown.contains("waits for the router, in router/"), "{shown}");
+    assert!(shown.contains("came from    c ([127.0.0.1]:"), "{shown}");
+    let waits = "1 file in router/ without a router: none runs";
+    until("the check says it", || mailq(&["check", "--width", "500"]).contains(waits));
+    // Files tell as much without the scheduler.
+    drop(scheduler);
+    let summary = mailq(&["summary", "--width", "500"]);
+    assert!(summary.contains("SMTP: 1 message accepted for 1 recipient"), "{summary}");
+    assert!(summary.contains(waits), "{summary}");
+    drop(server);
+    let checked = mailq(&["check", "--width", "500"]);
+    assert!(checked.starts_with("MAILQ CRITICAL - "), "{checked}");
+    for expected in [waits, "the SMTP server has ended without a stop"] {
+        assert!(checked.contains(expected), "{checked}");
     }
 }

@@ -303,7 +303,7 @@ fn loops_and_unknown_users_are_refused() {
             "a@zm.example.test failed 5.4.6 (a loop of aliases: a, b, c, a)",
             "self@zm.example.test failed 5.1.1 (no such user here)",
             "nobody-here@zm.example.test failed 5.1.1 (no such user here)",
-            "x%y@zm.example.test failed 5.1.1 (routes with % are not followed)",
+            "x%y@zm.example.test failed 5.7.1 (routes with % are not followed)",
             "\"|sh\"@zm.example.test failed 5.1.3 (programs and files are no addresses)",
             "never@zm.example.test failed 5.1.1 (no such user here)",
         ]

@@ -134,3 +134,12 @@ fn warnings_name_lines_that_are_never_used() {
     );
     assert!(text.contains("router.cf: can be used, 0 aliases, 0 virtual addresses, 1 warning"));
 }
+
+/// No line of a large file is left out.
+#[test]
+fn large_file_is_read_to_its_end() {
+    let lines = "local a-domain-of-our-own.test\n".repeat(100_000);
+    let site = Site::new(&format!("{lines}route last.test special\n"));
+    let (_, text) = said(&site, &["--try", "a@last.test"]);
+    assert!(text.starts_with("a@last.test: special last.test "), "{text}");
+}

@@ -221,7 +221,7 @@ mod hostile {
         let path = std::path::Path::new("router.cf");
         let loaded =
             RouterConfig::parse(path, config, "x", &zsched_config::Zenv::default()).expect("good");
-        let (directory, _) = Directory::load(loaded.config).expect("no files");
+        let (directory, _) = Directory::load(loaded.0).expect("no files");
         let modified = Timestamp::from_seconds(1_795_255_449);
         let facts = Facts {
             id: SpoolId { number: 4711, modified },

@@ -85,6 +85,10 @@ fn smtp_on_standard_input_takes_mail() {
     site.add_zenv(&format!("MAILSHARE={}", site.path("").display()));
     fs::write(site.path("router.cf"), "users any\nrefuse *.invalid 5.1.2\nlocal here.test\n")
         .expect("written");
+    // It is recorded where the caller may write.
+    let status = site.path("smtp-status");
+    fs::write(&status, "").expect("written");
+    site.add_zenv(&format!("SMTPSTATUSLOG={}", status.display()));
     for end in ["\n", "\r\n"] {
         let script = "EHLO me\nMAIL FROM:<alice@here.test>\nRCPT TO:<a@b.invalid>\n\
             RCPT TO:<bob@far.test> NOTIFY=SUCCESS\nDATA\nSubject: x\n\n..dot\n.\nQUIT\n";
@@ -101,4 +105,8 @@ fn smtp_on_standard_input_takes_mail() {
             todsn NOTIFY=SUCCESS\nto <bob@far.test>\nenv-end\nSubject: x\n\n.dot\n";
         assert_eq!(site.take(), expected);
     }
+    let recorded = fs::read_to_string(&status).expect("a log");
+    assert_eq!(recorded.matches(r#""status":"accepted""#).count(), 2, "{recorded}");
+    assert_eq!(recorded.matches(r#""recipient":"a@b.invalid""#).count(), 2, "{recorded}");
+    assert!(recorded.contains(r#""client":"me[stdin]""#), "{recorded}");
 }

@@ -233,3 +233,13 @@ fn hostile_arguments_add_no_lines() {
         });
     checked.unwrap_or_else(|error| panic!("{error}"));
 }
+
+#[test]
+fn message_whose_folder_cannot_be_synced_is_taken_back() {
+    let site = Installation::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = zsched_tests::failing_folder_sync(folder.path());
+    let mut command = site.sendmail(&["-fa", "b"]);
+    command.env("LD_PRELOAD", library);
+    site.assert_refused(command, b"\nhi\n", 75, "Input/output error");
+}

@@ -147,3 +147,18 @@ fn user_gets_451_while_name_service_finds_none() {
     assert_eq!(client.say("RCPT TO:<daemon@here.test>\r\n"), "250");
     assert_eq!(client.say("RCPT TO:<no-such-account-here@here.test>\r\n"), "550");
 }
+
+/// A 250 would be a promise that a power failure breaks.
+#[test]
+fn folder_that_cannot_be_synced_gets_451_and_leaves_nothing() {
+    let site = Site::new("listen 127.0.0.1:0 smtp\n");
+    let library = zsched_tests::failing_folder_sync(&site.path(""));
+    let mut server = site.server(&[]);
+    server.env("LD_PRELOAD", library);
+    let daemon = site.start_command(server);
+    let mut client = Client::hello(daemon.ports[0]);
+    client.begin_data();
+    assert_eq!(client.say("A: b\r\n\r\nc\r\n.\r\n"), "451");
+    assert_eq!((site.count("public"), site.count("router")), (0, 0));
+    site.until_logged("a submission cannot be stored: Input/output error");
+}

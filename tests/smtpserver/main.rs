@@ -5,6 +5,7 @@ mod crashes;
 mod hostile;
 mod messages;
 mod peers;
+mod services;
 mod support;
 mod tls_and_logins;
 mod traffic;

@@ -250,7 +250,7 @@ fn service_manager_is_notified_of_start_reload_alarm_and_end() {
     assert_eq!(client.say("MAIL FROM:<a@b>\r\n"), "250");
     assert_eq!(client.say("RCPT TO:<alice@here.test>\r\n"), "250");
     assert_eq!(client.say("RCPT TO:<alice@here.test>\r\n"), "450");
-    after_status("STATUS=1 connection; alarm: clients 127.0.0.1 at the limit of recipients");
+    after_status("STATUS=1 connection; alarm: client 127.0.0.1 at the limit of recipients");
     drop(client);
     daemon.signal("-TERM");
     after_status("STATUS=ending on SIGTERM");

@@ -114,6 +114,19 @@ impl Site {
         fs::read_dir(self.spool.postoffice().join(folder)).expect("a folder").count()
     }
 
+    /// Returns true if a file in `public/` or `router/` has a sender of this name.
+    pub fn stores(&self, name: &str) -> bool {
+        let sender = format!("from <{name}@x>\n");
+        let folders = [self.spool.public(), self.spool.router()];
+        let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+        // A file may be removed meanwhile.
+        let text = |file: fs::DirEntry| fs::read(file.path()).unwrap_or_default();
+        let begins = |text: Vec<u8>| {
+            String::from_utf8_lossy(&text[..text.len().min(1000)]).contains(&sender)
+        };
+        files.filter_map(Result::ok).any(|file| begins(text(file)))
+    }
+
     pub fn until_logged(&self, text: &str) {
         until(text, || self.read("log").contains(text));
     }
@@ -222,11 +235,16 @@ impl Client {
         self.reader.get_mut().shutdown(std::net::Shutdown::Write).expect("shut");
     }
 
+    /// All bytes up to the end of the connection. A reset is an end, too.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        drop(self.reader.read_to_end(&mut rest));
+        rest
+    }
+
     /// Returns true if the server closes the connection.
     pub fn is_closed(&mut self) -> bool {
-        let mut rest = Vec::new();
-        // A reset closes it, too.
-        self.reader.read_to_end(&mut rest).map_or(true, |_| rest.is_empty())
+        self.rest().is_empty()
     }
 }
 

@@ -24,8 +24,7 @@ pub(crate) mod log_checks;
 pub(crate) mod clock;
 
 use crate::agents::AgentProcesses;
-use crate::logging::background::BackgroundLog;
-use crate::logging::{self, StatisticsLog};
+use crate::logging::StatisticsLog;
 use crate::net::clients::Clients;
 use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
@@ -55,6 +54,7 @@ use zsched_core::overrides::OverrideChange;
 use zsched_core::{AgentId, Event};
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
+use zsched_service::{BackgroundLog, log_file};
 use zsched_spool::SpoolName;
 use zsched_spool::obsoletes::Obsoleted;
 use zsched_spool::scan::ScanLimits;
@@ -313,7 +313,7 @@ impl Daemon {
         }
         log::info!("ended");
         // The next scheduler starts when the lock of the spool is dropped.
-        logging::flush();
+        log_file::flush();
         Ok(())
     }
 }

@@ -9,7 +9,8 @@ use super::Daemon;
 use crate::net::accounts;
 use crate::service_manager;
 use crate::start::{config_warnings, id_cache};
-use crate::worker;
+use zsched_service::worker;
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};

@@ -16,6 +16,7 @@ use zsched_core::{AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::TLS_RESULT;
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
+use zsched_service::is_single_connection_error;
 use zsched_spool::SpoolName;
 use zsched_spool::bulk::PacketNumber;
 use zsched_spool::load::LoadResult;
@@ -389,7 +390,7 @@ impl Daemon {
             let welcomed = match listener.accept_client() {
                 Ok(stream) => self.clients.add(stream, *kind, self.poll.registry(), token),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) if listen::is_single_connection_error(&error) => continue,
+                Err(error) if is_single_connection_error(&error) => continue,
                 Err(error) => {
                     // The usual cause is a lack of descriptors. The client stays in the listen
                     // queue.

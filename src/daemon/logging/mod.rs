@@ -1,63 +1,26 @@
 //! The log, the statistics log, and lines about mail.
 
-pub(crate) mod appended_file;
-pub(crate) mod background;
 pub(crate) mod mail_log;
-mod rotation;
 pub(crate) mod syslog;
 
-use crate::worker;
-use appended_file::AppendedFile;
-use background::BackgroundLog;
 use log::LevelFilter;
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::time::Duration;
 use zsched_core::Statistics;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_service::log_file::start_logger;
+use zsched_service::log_file::{self, LogGuard};
+use zsched_service::{AppendedFile, BackgroundLog};
 
-/// Maximum time to wait at the end for the disk of the log.
-const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
-
-/// The log, once it is started.
-static LOG: OnceLock<BackgroundLog> = OnceLock::new();
-
-/// Writes the rest of the log when it is dropped.
-///
-/// That is the last thing before the end.
-pub(crate) struct LogGuard;
-
-impl Drop for LogGuard {
-    fn drop(&mut self) {
-        flush();
-    }
-}
-
-/// Waits until the log is written.
-pub(crate) fn flush() {
-    if let Some(log) = LOG.get() {
-        log.flush(MAX_FLUSH_TIME);
-    }
-}
-
-/// Starts logging to a file. A worker writes it.
+/// Starts logging to a file.
 ///
 /// A line has a time stamp, the level of errors and warnings, and printable text. `verbosity` is
 /// the number of `-v` options.
 pub(crate) fn start(file: AppendedFile, verbosity: u8) -> io::Result<(BackgroundLog, LogGuard)> {
-    let log = BackgroundLog::start(file, |lost| {
-        let now = Stamp::default().of(Timestamp::now()).to_string();
-        format!("{now} error: {lost} lines of the log are missing\n").into_bytes()
-    })?;
-    LOG.get_or_init(|| log.clone());
     // The logger must not filter, since the level can change at any time.
-    start_logger(STAMP, LevelFilter::Trace, Some(Box::new(log.clone())), None);
+    let started = log_file::start_with(file, STAMP, LevelFilter::Trace, None)?;
     log::set_max_level(level(verbosity));
-    worker::log_panics();
-    Ok((log, LogGuard))
+    Ok(started)
 }
 
 /// Log level for a number of `-v` options.
@@ -133,4 +96,48 @@ impl StatisticsLog {
 /// Opens the statistics log for appending.
 pub(crate) fn open_statistics(path: &Path) -> io::Result<AppendedFile> {
     AppendedFile::open(path, "statistics log", 0o666)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+    use zsched_service::{GapLine, LogOutput};
+
+    /// Lines, and the number of lost ones.
+    type Kept = Arc<Mutex<(Vec<u8>, u64)>>;
+
+    struct MemoryLog(Kept, u64);
+
+    impl LogOutput for MemoryLog {
+        fn what(&self) -> &'static str {
+            "test log"
+        }
+
+        fn reopen(&mut self, _only_renamed: bool) {}
+
+        fn append(&mut self, lines: &[u8], _gap: &GapLine) {
+            let mut kept = self.0.lock().expect("not poisoned");
+            kept.0.extend_from_slice(lines);
+            kept.1 += std::mem::take(&mut self.1);
+        }
+
+        fn lost(&mut self) -> &mut u64 {
+            &mut self.1
+        }
+    }
+
+    /// A log in memory, and what takes its lines and the number of lost ones.
+    pub(crate) fn memory_log() -> (BackgroundLog, impl Fn() -> (Vec<u8>, u64)) {
+        let kept = Kept::default();
+        let log = BackgroundLog::start(MemoryLog(kept.clone(), 0), |_| Vec::new());
+        let log = log.expect("a worker");
+        let flushed = log.clone();
+        let taken = move || {
+            assert!(flushed.flush(Duration::from_secs(60)));
+            std::mem::take(&mut *kept.lock().expect("not poisoned"))
+        };
+        (log, taken)
+    }
 }

@@ -3,7 +3,6 @@
 //! Lines about messages are sent only if SYSLOGFLG of the ZENV file has a `c` or `C`; errors
 //! always. A worker sends them, so that nothing waits for the system log.
 
-use super::background::{BackgroundLog, GapLine, LogOutput};
 use memchr::memchr_iter;
 use std::io;
 use std::path::Path;
@@ -12,6 +11,7 @@ use std::time::Instant;
 use zsched_config::Zenv;
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::printable;
+use zsched_service::{BackgroundLog, GapLine, LogOutput};
 use zsched_sys::{SYSLOG_SOCKET, SyslogLevel, SyslogSocket, syslog_line};
 
 /// Name of the program in the system log.
@@ -103,7 +103,7 @@ impl LogOutput for SystemLog {
 
     /// Sends lines. Those after one that cannot be sent are lost: a system log that reads nothing
     /// costs a second for all of them.
-    fn append(&mut self, lines: &[u8], gap: GapLine) {
+    fn append(&mut self, lines: &[u8], gap: &GapLine) {
         let gap = if self.lost > 0 { gap(self.lost) } else { Vec::new() };
         let sent = match self.send_all(&gap) {
             Ok(()) => {
@@ -143,12 +143,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut log = SystemLog::new(&path);
-        log.append(b"a\nb\n", gap);
-        log.append(b"c\n", gap);
+        log.append(b"a\nb\n", &gap);
+        log.append(b"c\n", &gap);
         assert_eq!(log.lost, 3);
         let receiver = UnixDatagram::bind(&path).expect("bound");
         receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-        log.append(b"d\ne\n", gap);
+        log.append(b"d\ne\n", &gap);
         let mut line = [0; 100];
         for expected in ["3 lost", "d", "e"] {
             let length = receiver.recv(&mut line).expect("a line");

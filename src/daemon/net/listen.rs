@@ -21,20 +21,6 @@ const MAILQ_SOCKET_MODE: u32 = 0o666;
 const CONTROL_SOCKET_MODE: u32 = 0o600;
 /// Mode of the notify socket: only the scheduler's user and root may send.
 const NOTIFY_SOCKET_MODE: u32 = 0o200;
-/// Errors of `accept` that concern only one connection (accept(2)).
-///
-/// The next connection may be good.
-const SINGLE_CONNECTION_ERRORS: [i32; 9] = [
-    libc::ECONNABORTED,
-    libc::EINTR,
-    libc::EPERM,
-    libc::EPROTO,
-    libc::ENETDOWN,
-    libc::ENETUNREACH,
-    libc::EHOSTDOWN,
-    libc::EHOSTUNREACH,
-    libc::ENOPROTOOPT,
-];
 /// Maximum length of a notice, in bytes. The rest of a longer datagram is cut off.
 const MAX_NOTICE_LEN: usize = 1000;
 
@@ -260,11 +246,6 @@ pub(crate) fn next_notice(socket: &UnixDatagram) -> Option<Notice> {
     Some(parse_notice(&buffer[..count]))
 }
 
-/// Returns true if an error of [`Listener::accept_client`] concerns only one client.
-pub(crate) fn is_single_connection_error(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|number| SINGLE_CONNECTION_ERRORS.contains(&number))
-}
-
 fn parse_notice(notice: &[u8]) -> Notice {
     if notice == draft::NOTICE.as_bytes() {
         return Notice::BulkJob;
@@ -304,13 +285,6 @@ mod tests {
         };
         assert_eq!(port(&first[0]), port(&second[0]));
         assert_ne!(port(&first[0]).as_deref(), Some("0"));
-    }
-
-    #[test]
-    fn accept_error_of_one_connection_does_not_stop_accepting() {
-        let concerns = |number| is_single_connection_error(&io::Error::from_raw_os_error(number));
-        assert!(concerns(libc::ECONNABORTED));
-        assert!(!concerns(libc::EMFILE) && !concerns(libc::ENFILE) && !concerns(libc::EBADF));
     }
 
     #[test]

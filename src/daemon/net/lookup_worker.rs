@@ -5,7 +5,6 @@
 //! order of arrival. So a client with a lookup of a million files makes it in parts and does not
 //! delay the others.
 
-use crate::worker;
 use mio::Waker;
 use std::fs::{self, File};
 use std::io;
@@ -16,6 +15,7 @@ use zsched_format::control_file::{parse, read_all};
 use zsched_mailq_server::v2::{
     Candidate, DiskSpace, FileCriteria, HostFacts, Lookup, LookupResult,
 };
+use zsched_service::worker;
 use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
 

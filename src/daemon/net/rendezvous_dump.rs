@@ -3,7 +3,7 @@
 //! When the dump is complete, the modification time of the file is set back by one second. A client
 //! that finds it before the change time knows that the dump is complete.
 
-use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
+use crate::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
 use mio::Waker;
 use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Write};

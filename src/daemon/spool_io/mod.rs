@@ -32,7 +32,8 @@ use crate::reports::ReportComposer;
 use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
-use crate::worker;
+use zsched_service::worker;
+
 use bulk::BulkWorker;
 use mio::Waker;
 use obsoleted::ObsoletesFinder;

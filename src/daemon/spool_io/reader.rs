@@ -207,10 +207,11 @@ fn age(done: &Completion) -> (Timestamp, u64) {
 mod tests {
     use super::super::LoopWaker;
     use super::*;
-    use crate::logging::background::tests::unwritten;
     use crate::logging::mail_log::{MailLines, MailLog, MailLogs};
+    use std::path::Path;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::{channel, sync_channel};
+    use zsched_service::{AppendedFile, BackgroundLog};
     use zsched_spool::HashFolder;
 
     fn name(number: u64) -> SpoolName {
@@ -226,7 +227,9 @@ mod tests {
         let (requests, reads) = channel();
         let spool = Spool::new("/nonexistent");
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
-        let logs = MailLogs::new(None, &unwritten().0, MailLines::None);
+        let file = AppendedFile::open(Path::new("/dev/null"), "log", 0o600).expect("a log");
+        let log = BackgroundLog::start(file, |_| Vec::new()).expect("a worker");
+        let logs = MailLogs::new(None, &log, MailLines::None);
         let mut reader = Reader {
             opener: SpoolOpener::new(spool.clone()),
             spool,

@@ -5,13 +5,14 @@
 //! ends them.
 
 use super::config_warnings::fault;
-use crate::worker;
+use zsched_service::worker;
+
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zsched_sys::{ChildProcess, Launcher};
 
 /// Maximum number of descriptors of a companion.
@@ -26,9 +27,12 @@ pub(crate) struct Companion {
     /// Path of the program, beside that of the scheduler.
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Wait before it is started again.
+    /// Wait before it is started again; longer if it ends soon each time.
     pause: Duration,
 }
+
+/// Number by which the wait may grow.
+const MAX_PAUSES: u32 = 12;
 
 impl Companion {
     pub(crate) fn new(
@@ -46,14 +50,21 @@ impl Companion {
         let launcher = Launcher::new()?;
         // The program ends with this worker, which never ends before the process.
         worker::start(self.name, move || {
+            let mut pauses = 1;
             loop {
+                let began = Instant::now();
                 if let Err(error) = self.run(&launcher) {
                     let program = self.program.display();
                     log::error!("{program}: {error}: {} does not run", self.title);
                 }
+                let pause = self.pause * pauses;
+                pauses = if began.elapsed() > pause { 1 } else { (pauses * 2).min(MAX_PAUSES) };
                 // This worker ends with the scheduler, so that it says nothing at the end of both.
-                thread::sleep(self.pause);
-                log::warn!("{} is not running; it is started again", self.title);
+                let moment = self.pause / 10;
+                thread::sleep(moment);
+                let seconds = pause.as_secs_f32();
+                log::warn!("{} has ended; it is started again in {seconds:.1} s", self.title);
+                thread::sleep(pause - moment);
             }
         })
         .map(drop)

@@ -14,8 +14,6 @@ use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
 use crate::event_loop::reload::ReloadState;
 use crate::event_loop::{Daemon, log_checks, signals};
-use crate::logging::appended_file::AppendedFile;
-use crate::logging::background::BackgroundLog;
 use crate::logging::mail_log::{self, MailLog, MailLogs};
 use crate::logging::{self, StatisticsLog, syslog};
 use crate::net::accounts::{self, Accounts};
@@ -44,10 +42,11 @@ use zsched_core::Settings;
 use zsched_core::intake::Intake;
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::printable::{self, print_to_stderr as say};
+use zsched_format::status_log::LostLines;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
-use zsched_service::default_log;
+use zsched_service::{AppendedFile, BackgroundLog, default_log, log_file};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool, describe_folder_error};
@@ -277,14 +276,12 @@ impl StartPlan {
             .map_err(|error| StartError(error.to_string()))?;
         let statistics = open(self.statistics.as_deref(), logging::open_statistics)?;
         let status_log = open(self.status_log.as_deref(), mail_log::open_status_log)?;
-        let log_path = || self.log.as_deref().unwrap_or(Path::new("standard error")).display();
-        let log_file = AppendedFile::log(self.log.as_deref())
-            .map_err(|error| StartError::because(log_path(), error))?;
+        let log = log_file::open(self.log.as_deref());
+        let log = log.map_err(|error| StartError(error.to_string()))?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
         processes::remember_boot_time();
-        let (log, _guard) =
-            logging::start(log_file, self.options.verbose).map_err(failed("the log"))?;
+        let (log, _guard) = logging::start(log, self.options.verbose).map_err(failed("the log"))?;
         if self.options.verbose_after_load {
             log::set_max_level(logging::level(0));
         }
@@ -358,7 +355,7 @@ impl StartPlan {
         let waker = Arc::new(Waker::new(poll.registry(), EventSource::Workers.token())?);
         let timeouts = Timeouts::new(self.options.timeouts_scale);
         let statistics = statistics.map(StatisticsLog::start).transpose()?;
-        let start_log = |file| BackgroundLog::start(file, mail_log::status_gap);
+        let start_log = |file| BackgroundLog::start(file, LostLines::line);
         let status_log = status_log.map(start_log).transpose()?;
         let of_statistics = statistics.as_ref().map(|statistics| statistics.log.clone());
         let system_log = syslog::start(&self.context.zenv)?;

@@ -1,11 +1,11 @@
 //! Completes removals and submissions of the former scheduler.
 
-use crate::worker;
 use std::fs;
 use std::io;
 use std::thread;
 use std::time::{Duration, SystemTime};
 use zsched_format::printable;
+use zsched_service::worker;
 use zsched_spool::outbox::{self, OutboxRecovery};
 use zsched_spool::processes;
 use zsched_spool::{HashLevel, Spool, removals};

@@ -12,8 +12,8 @@
 //! The file is written as a whole under another name, synced and renamed. So there is a complete
 //! file at any time. Damaged lines are skipped all the same.
 
+use crate::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
 use crate::state::json_lines::{number_in, number_line, write_line};
-use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
 use mio::Waker;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};

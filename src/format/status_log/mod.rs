@@ -20,7 +20,7 @@ pub use report::ReportLine;
 pub use smtp::{SmtpClient, SmtpLine, SmtpStatus};
 pub use tls::TlsLine;
 
-use crate::time::Timestamp;
+use crate::time::{Timestamp, format_time};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -173,6 +173,14 @@ pub struct LostLines<'a> {
     pub time: Cow<'a, str>,
     /// Number of missing lines.
     pub lost: u64,
+}
+
+impl LostLines<'_> {
+    /// The line about this number of missing lines, with its line end.
+    pub fn line(lost: u64) -> Vec<u8> {
+        let time = format_time(Timestamp::now());
+        format!("{{\"time\":\"{time}\",\"lost\":{lost}}}\n").into_bytes()
+    }
 }
 
 /// A duration in the form of the log: seconds, with milliseconds. Zero if `to` is before `from`.

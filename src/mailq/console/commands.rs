@@ -47,10 +47,11 @@ pub enum MailqCommand {
     /// command or agents cannot be started; of control files that cannot be read; of a spool that
     /// cannot be written; of a step of the clock; and of a configuration on disk that cannot be
     /// used, or is not in force. On the host of the scheduler it also warns of
-    /// malformed messages in postman/, of files that have been in router/ for ten minutes, and of
-    /// message files in queue/ without a control file for ten minutes. That search ends after
-    /// 200,000 files or two seconds. Holds in force are named, also those without mail, and are no
-    /// reason for a warning. The line has performance data for monitoring programs.
+    /// malformed messages in postman/, of files that have been in router/ for ten minutes, or that
+    /// no router takes, and of message files in queue/ without a control file for ten minutes. That
+    /// search ends after 200,000 files or two seconds. Holds in force are named, also those without
+    /// mail, and are no reason for a warning. The line has performance data for monitoring
+    /// programs.
     Check(CheckArgs),
     /// Put mail on hold: it is not tried until it is released
     ///

@@ -184,7 +184,8 @@ pub(super) fn print_envelope(
     let Some(envelope) = found.first().and_then(|message| envelope_of(message, files)) else {
         return Ok(());
     };
-    for (title, value) in envelope.lines(MAX_SHOWN_RECIPIENTS) {
+    let origin = files.origin(&envelope).map(|origin| ("came from", origin));
+    for (title, value) in origin.into_iter().chain(envelope.lines(MAX_SHOWN_RECIPIENTS)) {
         screen.styled(&format!("{title:<13}"), Style::Title)?;
         writeln!(screen, "{}", one_line(&value))?;
     }

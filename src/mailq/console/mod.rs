@@ -168,6 +168,10 @@ fn show_view(
             view.show(&mut Viewer { scheduler, spool, files, screen })
         });
         let shown = shown.map_err(|failure| client::advised(failure, installation));
+        if shown.is_err() && matches!(view, View::Summary(_)) && !output.json {
+            // The files say what they can without the scheduler.
+            spool.map_or(Ok(()), |spool| smtp_traffic::print_alone(spool, screen))?;
+        }
         screen.release()?;
         screen.flush()?;
         files.print_note();
@@ -206,7 +210,13 @@ pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
 ///
 /// Monitoring programs read one line of standard output, so failures are printed there, too.
 fn run_check(check: &CheckArgs, server_options: &ConnectOptions) -> io::Result<i32> {
+    let mut of_files = Vec::new();
     let measured = Installation::read(server_options).and_then(|installation| {
+        if installation.asks_own_scheduler() && check.what.is_none() {
+            of_files = check::warnings(installation.spool());
+            let traffic = smtp_traffic::read(installation.spool());
+            of_files.extend(traffic.iter().flat_map(smtp_traffic::warnings));
+        }
         let measured = check::measure(&mut client::open(&installation)?, check.what.as_deref());
         let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;
         if installation.asks_own_scheduler() && check.what.is_none() {
@@ -218,7 +228,11 @@ fn run_check(check: &CheckArgs, server_options: &ConnectOptions) -> io::Result<i
     });
     let (state, line): (CheckState, String) = match measured {
         Ok(measures) => check.thresholds.evaluate(&measures),
-        Err(failure) => check::of_failure(&failure),
+        Err(failure) => {
+            let (state, line) = check::of_failure(&failure);
+            // The files say what they can without the scheduler.
+            (state, [vec![line], of_files].concat().join("; ").replace('|', "/"))
+        }
     };
     let terminal = Terminal::of_stdout(check.width);
     let mut screen = Screen::of_stdout(terminal);

@@ -8,6 +8,7 @@
 //! 550 5.1.1 no such user here            250
 //! ```
 
+use super::check;
 use super::summary::a_minute;
 use crate::format::{clock, count, grouped, now};
 use crate::screen::{Screen, Style};
@@ -89,6 +90,19 @@ pub(super) fn print(traffic: &SmtpTraffic, screen: &mut Screen<'_>) -> io::Resul
     ];
     writeln!(screen)?;
     print_table(&columns, traffic.reasons.iter().take(MAX_REASONS), screen)
+}
+
+/// Prints the counters, and what is wrong with the spool, where no scheduler answers.
+pub(super) fn print_alone(spool: &Spool, screen: &mut Screen<'_>) -> io::Result<()> {
+    let traffic = read(spool);
+    if let Some(traffic) = &traffic {
+        print(traffic, screen)?;
+    }
+    let of_smtp = traffic.iter().flat_map(warnings);
+    check::warnings(spool)
+        .into_iter()
+        .chain(of_smtp)
+        .try_for_each(|warning| screen.wrapped(&format!("warning: {warning}")))
 }
 
 /// Adds the counters to a JSON object of the summary, as `smtp`.

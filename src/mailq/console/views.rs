@@ -16,6 +16,7 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
 use crate::message::files::MessageFiles;
+use crate::message::origin::origin_of;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
@@ -25,7 +26,7 @@ use zsched_format::printable;
 use zsched_mailq_protocol::schema::{
     AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus,
 };
-use zsched_spool::Spool;
+use zsched_spool::{Spool, find_submission};
 
 /// Requests in JSON that are parts of the overview, too.
 pub(super) const JSON_SUMMARY: &str = "SHOW JSON SUMMARY";
@@ -403,8 +404,10 @@ impl Viewer<'_, '_, '_> {
     /// Shows all about a message or a destination, or a list if there are several.
     fn show(&mut self, reading: &SelectionArgs) -> Result<bool, Failure> {
         if let Some(id) = reading.message_id() {
-            self.show_message(&id)?;
-            return Ok(true);
+            return match self.show_message(&id) {
+                Err(Failure::NotFound(_)) if self.show_submission(&id)? => Ok(true),
+                other => other.map(|()| true),
+            };
         }
         let limited = (MAX_SHOWN_ROWS, "list shows all");
         if reading.selects_messages() {
@@ -431,6 +434,20 @@ impl Viewer<'_, '_, '_> {
         let request = Request::new(format!("SHOW MESSAGE {id}"), "TT");
         session.ask_for_text(request)?.print_wrapped(self.screen)?;
         messages::print_envelope(session, id, self.files, self.screen)
+    }
+
+    /// Shows a message that waits for the router. Returns false if there is none.
+    fn show_submission(&mut self, id: &str) -> Result<bool, Failure> {
+        let Some(spool) = self.spool else { return Ok(false) };
+        let Ok(Some(name)) = find_submission(spool, id) else { return Ok(false) };
+        let origin = origin_of(&spool.router().join(name.path())).map(|text| ("came from", text));
+        let message = ("message", id.to_string());
+        let state = ("state", format!("waits for the router, in router/{name}"));
+        for (title, value) in [message, state].into_iter().chain(origin) {
+            self.screen.styled(&format!("{title:<13}"), Style::Title)?;
+            writeln!(self.screen, "{}", one_line(&value))?;
+        }
+        Ok(true)
     }
 
     fn show_thread(&mut self, thread: &ThreadStatus) -> Result<(), Failure> {

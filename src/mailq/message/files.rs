@@ -1,6 +1,7 @@
 //! Finds and reads the files of messages.
 
 use super::envelope::{self, Envelope};
+use super::origin::origin_of;
 use crate::failure::{self, Failure};
 use crate::format::{count, cut};
 use crate::screen::warn;
@@ -69,6 +70,11 @@ impl<'a> MessageFiles<'a> {
         };
         self.kept.insert(id.to_string(), envelope.clone());
         envelope
+    }
+
+    /// How a message came, if that is known.
+    pub(crate) fn origin(&self, envelope: &Envelope) -> Option<String> {
+        origin_of(&self.spool.message_file(&envelope.name))
     }
 
     /// The size of the message file of this control file, in bytes.

@@ -11,3 +11,4 @@
 pub(crate) mod cat;
 pub(crate) mod envelope;
 pub(crate) mod files;
+pub(crate) mod origin;

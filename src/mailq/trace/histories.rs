@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::{HoldLine, ReportLine, SmtpLine, StatusLine};
 use zsched_mailq_protocol::schema::WaitLine;
+use zsched_spool::{Spool, find_submission};
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -62,6 +63,8 @@ pub(super) enum NextStep {
     Unknown,
     /// The message is not, or no longer, in its queue.
     NotQueued,
+    /// The router has not taken the message yet.
+    WaitsForRouter,
     /// What the message waits for, one sentence per destination.
     Waits(Vec<String>),
 }
@@ -69,10 +72,18 @@ pub(super) enum NextStep {
 impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
-        let is_queued = matches!(self.next, NextStep::Waits(_));
+        let is_queued = matches!(self.next, NextStep::Waits(_) | NextStep::WaitsForRouter);
         let is_traced =
             !(self.attempts.is_empty() && self.reports.is_empty()) || self.smtp.is_some();
         !is_traced && self.queued.is_empty() && !is_queued
+    }
+
+    /// Finds out if a message that is not queued waits for the router.
+    pub(super) fn look_in_router(&mut self, spool: &Spool) {
+        let is_queued = matches!(self.next, NextStep::Waits(_)) || !self.queued.is_empty();
+        if !is_queued && matches!(find_submission(spool, &self.spool_id), Ok(Some(_))) {
+            self.next = NextStep::WaitsForRouter;
+        }
     }
 
     /// Adds what the scheduler says about the destinations of this history.

@@ -91,6 +91,9 @@ pub(crate) fn run(
         found.push(History { spool_id: id.to_string(), ..History::default() });
     }
     let asked = ask(installation, &mut found);
+    for history in &mut found {
+        history.look_in_router(installation.spool());
+    }
     found.retain(|history| !history.is_empty());
     let is_searched = in_spool.is_ok() && in_log.is_ok() && in_smtp_log.is_ok();
     // The failures say what could not be searched.

@@ -78,6 +78,7 @@ impl HistoryPrinter<'_, '_> {
         let next = match &history.next {
             NextStep::Unknown => "  next: unknown, the scheduler did not answer",
             NextStep::NotQueued if history.queued.is_empty() => "  not in the queue",
+            NextStep::WaitsForRouter => "  next: waits for the router",
             NextStep::NotQueued => "  next: not loaded by the scheduler yet",
             NextStep::Waits(sentences) if sentences.is_empty() => {
                 "  next: nothing for these recipients; others are still queued"

@@ -14,10 +14,9 @@ use spooler::Spooler;
 use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use zsched_command_line::sysexits::EX_TEMPFAIL;
-use zsched_service::{ProgramLock, log_file, notify_manager};
+use zsched_service::{BackgroundLog, ProgramLock, log_file, notify_manager};
 use zsched_spool::{Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
@@ -48,7 +47,7 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
     let log = installation.log_path(options, pipe.is_some());
     // Until the log takes its place, standard error is that of the caller.
     let lock = ProgramLock::take("a router", &spool.router_lock_file(), spool.router_pid_file())?;
-    log_file::start(log.as_deref())?;
+    let (log, _guard) = log_file::start(log_file::open(log.as_deref())?)?;
     let mut router = Router::new(installation, spool)?;
     if options.once {
         return router.route_once();
@@ -68,7 +67,7 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
         router.spooler.spool().postoffice().display()
     );
     notify_manager("READY=1");
-    router.serve(&mut poll, &signals, &socket, log.as_deref())?;
+    router.serve(&mut poll, &signals, &socket, &log)?;
     notify_manager("STOPPING=1");
     socket.remove();
     drop(lock);
@@ -116,7 +115,7 @@ impl Router {
         poll: &mut Poll,
         signals: &Signals,
         socket: &NotifySocket,
-        log: Option<&Path>,
+        log: &BackgroundLog,
     ) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
         let mut next_scan = Instant::now();
@@ -133,7 +132,10 @@ impl Router {
             for signal in signals.take() {
                 match signal {
                     SIGTERM | SIGINT => return Ok(()),
-                    SIGHUP => log_file::reopen(log),
+                    SIGHUP => {
+                        log.reopen(false);
+                        log::info!("log reopened");
+                    }
                     SIGUSR1 => self.reload(),
                     _ => next_scan = Instant::now(),
                 }

@@ -1,5 +1,6 @@
 //! A connection: its socket, its TLS, its session and what it holds.
 
+use super::usage::Subject;
 use crate::network::Network;
 use crate::session::Session;
 use crate::tls;
@@ -8,7 +9,7 @@ use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zsched_spool::SubmissionFile;
 
 /// Maximum number of bytes of replies that wait for a client that does not read.
@@ -25,22 +26,32 @@ pub(super) struct Connection {
     pub(super) file: Option<SubmissionFile>,
     /// Number of the request that is being carried out.
     pub(super) ticket: Option<u64>,
+    /// Whom it counts for.
     pub(super) client: Network,
-    /// It counts for its client.
-    pub(super) is_counted: bool,
+    pub(super) subject: Subject,
+    /// The login that it counts for, too.
+    pub(super) login: Option<Subject>,
     pub(super) deadline: Instant,
     pub(super) progress: u64,
-    pub(super) failed_logins: u32,
-    /// The login for which it counts.
-    pub(super) counted_login: Option<String>,
-    /// The greeting is still to come.
-    pub(super) awaits_greeting: bool,
+    pub(super) greeting: Greeting,
+    /// Memory that is counted for it, in bytes.
+    pub(super) memory: usize,
     pub(super) is_readable: bool,
     /// The peer has sent its last byte.
     pub(super) is_at_end: bool,
     /// Everything is sent, and so is the end of the connection.
     pub(super) is_shut: bool,
     output: Vec<u8>,
+}
+
+/// When a connection gets its greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// After this delay, which begins when TLS is agreed on.
+    Delayed(Duration),
+    /// At this time. Nothing may come before.
+    At(Instant),
+    Sent,
 }
 
 /// What reading has brought.
@@ -55,6 +66,8 @@ impl Connection {
         stream: TcpStream,
         session: Session,
         client: Network,
+        subject: Subject,
+        delay: Duration,
         deadline: Instant,
     ) -> Connection {
         Connection {
@@ -65,12 +78,12 @@ impl Connection {
             file: None,
             ticket: None,
             client,
-            is_counted: false,
+            subject,
+            login: None,
             deadline,
             progress: 0,
-            failed_logins: 0,
-            counted_login: None,
-            awaits_greeting: true,
+            greeting: Greeting::Delayed(delay),
+            memory: 0,
             // The socket may have bytes before its first event.
             is_readable: true,
             is_at_end: false,
@@ -146,20 +159,7 @@ impl Connection {
         self.output.append(&mut self.session.take_output());
         let sent = match &mut self.tls {
             None => send(&mut self.stream, &mut self.output),
-            Some(tls) => {
-                let mut result = Ok(());
-                while !self.output.is_empty() && result.is_ok() {
-                    match tls.writer().write(&self.output) {
-                        Ok(0) => break,
-                        Ok(count) => drop(self.output.drain(..count)),
-                        Err(error) => result = Err(error),
-                    }
-                }
-                while tls.wants_write() && result.is_ok() {
-                    result = tls.write_tls(&mut self.stream).map(drop);
-                }
-                result
-            }
+            Some(tls) => send_by_tls(tls, &mut self.stream, &mut self.output),
         };
         match sent {
             Ok(()) => {}
@@ -167,10 +167,16 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(false),
             Err(error) => return Err(error),
         }
-        if self.output.is_empty() {
+        let is_sent = self.output.is_empty();
+        if is_sent {
             self.output = Vec::new();
         }
-        Ok(self.output.is_empty())
+        Ok(is_sent)
+    }
+
+    /// Memory that it takes besides what any connection does, in bytes.
+    pub(super) fn used_memory(&self) -> usize {
+        self.session.memory() + self.output.capacity()
     }
 
     /// Begins TLS.
@@ -184,9 +190,9 @@ impl Connection {
     pub(super) fn note_tls(&mut self) {
         let Some(tls) = &self.tls else { return };
         let facts = tls::facts(tls);
-        match self.awaits_greeting {
-            true => self.session.set_tls(facts),
-            false => self.session.tls_started(facts),
+        match self.greeting {
+            Greeting::Sent => self.session.tls_started(facts),
+            _ => self.session.set_tls(facts),
         }
     }
 
@@ -202,11 +208,45 @@ impl Connection {
     }
 }
 
-/// Writes as much as the socket takes.
-fn send(stream: &mut TcpStream, output: &mut Vec<u8>) -> io::Result<()> {
-    while !output.is_empty() {
-        let count = stream.write(output)?;
-        output.drain(..count);
-    }
-    Ok(())
+/// Writes all output, or as much as the socket takes.
+fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    let result = loop {
+        match output.get(sent..).filter(|rest| !rest.is_empty()).map(|rest| stream.write(rest)) {
+            None => break Ok(()),
+            Some(Ok(0)) => break Err(ErrorKind::WriteZero.into()),
+            Some(Ok(count)) => sent += count,
+            Some(Err(error)) => break Err(error),
+        }
+    };
+    output.drain(..sent);
+    result
+}
+
+/// Does the same by TLS, which takes a part of the output at a time.
+fn send_by_tls(
+    tls: &mut ServerConnection,
+    stream: &mut TcpStream,
+    output: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut sent = 0;
+    let result = loop {
+        // It takes nothing while its own buffer is full.
+        let count = match tls.writer().write(&output[sent..]) {
+            Ok(count) => count,
+            Err(error) => break Err(error),
+        };
+        sent += count;
+        match tls.wants_write() {
+            true => match tls.write_tls(stream) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            },
+            false if count == 0 => break Ok(()),
+            false => {}
+        }
+    };
+    output.drain(..sent);
+    result
 }

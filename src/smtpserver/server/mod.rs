@@ -2,44 +2,57 @@
 //!
 //! A fault in one session ends that connection only.
 
+// Connections, and what they ask for.
+mod admission;
 mod connection;
-mod housekeeper;
-mod monitor;
+mod requests;
+
+// Who does it.
+mod external_service;
 mod queue_request;
-mod reload;
+mod store_workers;
+mod workers;
+
+// What is counted.
+mod monitor;
+mod traffic_file;
 mod usage;
 
-use crate::installation::{Installation, Loaded};
-use crate::network::Network;
+// Configuration.
+mod housekeeper;
+mod reload;
+
+use crate::config::Limits;
+use crate::installation::{Installation, Loaded, Resources};
 use crate::options::SmtpServerOptions;
-use crate::records::{RecordFiles, Recorder};
-use crate::sandbox;
-use crate::session::{
-    Answer, Client, Credentials, LoginAnswer, RecipientQuestion, Reply, Request, Session,
-    SessionSettings,
-};
-use crate::store::{self, Done, Store, StoreJob, Task, Ticket};
-use crate::verdict::check_recipient;
+use crate::sandbox::{self, Places};
+use crate::session::SessionSettings;
+use crate::store::Store;
 use connection::{Connection, ReadOutcome};
 use housekeeper::Housekeeper;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use monitor::Monitor;
 use queue_request::QueueRequests;
 use reload::Reloads;
+use requests::{Done, RequestWorkers};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::io::{self, ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use store_workers::StoreJob;
+use traffic_file::TrafficFile;
 use usage::Usage;
-use zsched_service::{ProgramLock, log_file, notify_manager};
+use zsched_format::printable::print_to_stderr as say;
+use zsched_format::status_log::LostLines;
+use zsched_service::log_file::{self, LOG_MODE};
+use zsched_service::{AppendedFile, BackgroundLog, ProgramLock, notify_manager, with_path, worker};
 use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
 
@@ -54,10 +67,6 @@ const MAX_ACCEPTS_PER_TURN: usize = 64;
 const MAX_READS_PER_TURN: usize = 8;
 /// Size of the buffer for reading, in bytes.
 const READ_SIZE: usize = 32 << 10;
-/// Number of workers for recipients, some of which wait for a policy service.
-const LOOKUP_WORKERS: usize = 8;
-/// Number of workers for logins. Dovecot takes seconds to refuse a wrong one.
-const LOGIN_WORKERS: usize = 16;
 /// Interval of looks at the alarms.
 const ALARM_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for a peer to read the last reply before its connection is closed.
@@ -75,7 +84,7 @@ pub(crate) fn run(
     loaded: Loaded,
     options: &SmtpServerOptions,
 ) -> io::Result<i32> {
-    let folder = installation.store().spool.router();
+    let folder = installation.spool().router();
     if let Err(error) = fs::read_dir(&folder) {
         return Err(io::Error::new(error.kind(), describe_folder_error(&folder, &error)));
     }
@@ -83,9 +92,9 @@ pub(crate) fn run(
     // Before it becomes a daemon, so that an error is seen.
     let listeners = listen(&loaded)?;
     let pipe = if options.interactive { None } else { Some(sys::daemonize()?) };
-    let log = installation.log_path(pipe.is_some());
-    log_file::start(log.as_deref())?;
-    let store = installation.store();
+    let log_path = installation.log_path(pipe.is_some());
+    let free_space = Arc::new(AtomicU64::new(u64::MAX));
+    let store = installation.store(&free_space);
     let spool = &store.spool;
     let lock = ProgramLock::take(
         "an SMTP server",
@@ -93,28 +102,65 @@ pub(crate) fn run(
         spool.smtpserver_pid_file(),
     )?;
     let signals = Signals::catch(&[SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
-    let status_log = installation.status_log_path();
-    let files = RecordFiles::open(&spool.smtpserver_traffic_file(), status_log.as_deref())?;
-    let is_confined = sandbox::enter(spool, log.iter().chain(&status_log));
-    let monitor = Monitor::new(Recorder::start(files)?);
-    let mut server = Server::new(installation, loaded, listeners, store, log, monitor)?;
+    let status_path = installation.status_log_path();
+    let open_status_log =
+        |path: &Path| AppendedFile::open(path, "status log", LOG_MODE).map_err(with_path(path));
+    let status_log = status_path.as_deref().map(open_status_log).transpose()?;
+    let traffic = Arc::new(TrafficFile::open(&spool.smtpserver_traffic_file())?);
+    if log_path.is_some() {
+        // For the user of a terminal. The log has its own lines.
+        for (port, service) in listeners.iter().zip(&loaded.config.listeners) {
+            say(format_args!("{} on {}", service.title(), port.local_addr()?));
+        }
+    }
+    let log = log_file::open(log_path.as_deref())?;
+    // Before any worker is started.
+    let has_queue_requests = sys::may_create_in(spool.transport());
+    let confined = sandbox::enter(&Places {
+        spool,
+        files: loaded.files().into_iter().chain(installation.config_files().cloned()).collect(),
+        logs: log_path.iter().chain(&status_path).map(PathBuf::as_path).collect(),
+        has_queue_requests,
+    });
+    let (log, _guard) = log_file::start(log)?;
+    let start_status_log = |file| BackgroundLog::start(file, LostLines::line);
+    let monitor = Monitor::new(status_log.map(start_status_log).transpose()?);
+    let logs = Logs { log, monitor, traffic: traffic.clone() };
+    let resources = Resources {
+        free_space,
+        free_memory: Arc::new(AtomicU64::new(u64::MAX)),
+        has_queue_requests,
+        is_confined: confined.is_ok(),
+    };
+    let mut server = Server::new(installation, loaded, listeners, &store, logs, resources)?;
     if let Some(pipe) = pipe {
         pipe.report_ready()?;
     }
     log::info!(
         "started, pid {}, spool {}{}",
         std::process::id(),
-        server.store.spool.postoffice().display(),
-        if is_confined { ", confined by Landlock" } else { "" },
+        spool.postoffice().display(),
+        if confined.is_ok() { ", confined by Landlock" } else { "" },
     );
+    if let Err(error) = &confined {
+        let why = sandbox::obstacle().unwrap_or_else(|| format!("Landlock: {error}"));
+        log::warn!("the process may do all that its user may: {why}");
+    }
     server.log_ports();
     notify_manager("READY=1");
     let served = server.serve(signals);
-    server.monitor.end();
+    server.monitor.end(&traffic);
     served?;
     drop(lock);
     log::info!("ended");
     Ok(0)
+}
+
+/// What the server writes besides messages.
+struct Logs {
+    log: BackgroundLog,
+    monitor: Monitor,
+    traffic: Arc<TrafficFile>,
 }
 
 /// Opens the ports.
@@ -136,8 +182,7 @@ struct Port {
 
 struct Server {
     loaded: Arc<Loaded>,
-    store: Store,
-    log: Option<PathBuf>,
+    log: BackgroundLog,
     monitor: Monitor,
     poll: Poll,
     ports: Vec<Port>,
@@ -148,18 +193,20 @@ struct Server {
     /// Connections that may go on without an event.
     ready: VecDeque<usize>,
     deadlines: BTreeSet<(Instant, usize)>,
-    per_client: HashMap<Network, usize>,
     usage: Usage,
     store_jobs: Sender<StoreJob>,
-    lookups: Sender<(Ticket, Task)>,
-    logins: Sender<(Ticket, Task)>,
+    workers: RequestWorkers,
     done: Receiver<Done>,
     /// Number of the last request of all connections.
     ///
     /// A connection may get the index of a former one, whose answer is still to come. It must not
     /// be taken for the answer to a request of the new one.
     last_ticket: u64,
-    free_space: Arc<AtomicU64>,
+    /// Number of the last session.
+    last_session: u64,
+    resources: Resources,
+    /// Memory of all connections that is counted, in bytes.
+    memory: usize,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
     reloads: Reloads,
@@ -175,9 +222,9 @@ impl Server {
         installation: Installation,
         loaded: Loaded,
         listeners: Vec<TcpListener>,
-        store: Store,
-        log: Option<PathBuf>,
-        monitor: Monitor,
+        store: &Store,
+        Logs { log, monitor, traffic }: Logs,
+        resources: Resources,
     ) -> io::Result<Server> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -189,21 +236,18 @@ impl Server {
                 wake.wake().ok();
             }
         };
-        let (store_jobs, jobs) = channel();
-        store::start(&store, jobs, answer.clone())?;
-        let lookups = store::start_workers(LOOKUP_WORKERS, answer.clone())?;
-        let logins = store::start_workers(LOGIN_WORKERS, answer)?;
+        let store_jobs = store_workers::start(store, answer.clone())?;
+        let workers = RequestWorkers::start(answer)?;
         let max_connections = loaded.config.limits.max_connections;
         let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
         let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
-        let free_space = Arc::new(AtomicU64::new(u64::MAX));
         let mut ports = Vec::new();
         for (index, (mut listener, wanted)) in
             listeners.into_iter().zip(&loaded.config.listeners).enumerate()
         {
             let token = Token(FIRST_LISTENER + index);
             poll.registry().register(&mut listener, token, Interest::READABLE)?;
-            let settings = loaded.settings(wanted.service, &free_space);
+            let settings = loaded.settings(wanted.service, &resources);
             ports.push(Port { listener, settings, is_tls: wanted.is_tls });
         }
         let queue_requests = QueueRequests {
@@ -214,7 +258,9 @@ impl Server {
         let housekeeper = Housekeeper {
             watched: loaded.watched.clone(),
             folder: store.spool.public(),
-            free_space: free_space.clone(),
+            free_space: store.free_space.clone(),
+            min_free_space: loaded.config.limits.min_free_space,
+            traffic,
             installation,
         };
         let reloads = Reloads::start(housekeeper, waker)?;
@@ -222,7 +268,6 @@ impl Server {
             monitor,
             queue_requests,
             loaded: Arc::new(loaded),
-            store,
             log,
             poll,
             ports,
@@ -232,14 +277,14 @@ impl Server {
             max_open: max_connections.min(allowed),
             ready: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            per_client: HashMap::new(),
             usage: Usage::default(),
             store_jobs,
-            lookups,
-            logins,
+            workers,
             done,
             last_ticket: 0,
-            free_space,
+            last_session: 0,
+            resources,
+            memory: 0,
             buffer: vec![0; READ_SIZE],
             reloads,
             next_alarms: Instant::now(),
@@ -289,9 +334,7 @@ impl Server {
                     Token(token) => self.wake(token - first, event.is_readable()),
                 }
             }
-            while let Ok(done) = self.done.try_recv() {
-                self.answer(done);
-            }
+            self.take_done();
             if self.accept_again.is_none_or(|again| Instant::now() >= again) {
                 self.accept_again = None;
                 let ports = std::mem::take(&mut waiting_ports);
@@ -313,21 +356,22 @@ impl Server {
 
     fn next_wakeup(&self) -> Instant {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
-        [deadline, self.accept_again, self.end]
+        [deadline, self.workers.next_end(), self.accept_again, self.end]
             .into_iter()
             .flatten()
             .fold(self.next_alarms, Instant::min)
     }
 
     fn signal(&mut self, signal: i32) {
-        match signal {
-            SIGTERM | SIGINT => self.begin_end(signal),
-            SIGHUP => {
-                log_file::reopen(self.log.as_deref());
-                self.reload();
-            }
-            _ => self.reload(),
+        if matches!(signal, SIGTERM | SIGINT) {
+            return self.begin_end(signal);
         }
+        if signal == SIGHUP {
+            self.log.reopen(false);
+            log::info!("log reopened");
+        }
+        self.usage.forget_failed_logins();
+        self.reload();
     }
 
     /// Accepts nothing more. Sessions that are busy have some time to end.
@@ -350,102 +394,6 @@ impl Server {
         }
     }
 
-    /// Accepts connections of a port. Returns true if there may be more.
-    fn accept(&mut self, port: usize) -> bool {
-        for _ in 0..MAX_ACCEPTS_PER_TURN {
-            if self.end.is_some() {
-                return false;
-            }
-            match self.ports[port].listener.accept() {
-                Ok((stream, peer)) => {
-                    if let Err(error) = self.admit(port, stream, peer) {
-                        log::debug!("{peer}: {error}");
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    log::error!("no connection can be accepted: {error}");
-                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
-                    return true;
-                }
-            }
-        }
-        true
-    }
-
-    /// Begins a session, unless the limits forbid it.
-    fn admit(&mut self, port: usize, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let ip = peer.ip().to_canonical();
-        let client = Network::of_client(ip);
-        let config = &self.loaded.config;
-        let (may_relay, may_hurry) = (config.may_relay(ip), config.may_hurry(ip));
-        let refusal = self.refusal(ip, may_relay, client);
-        let Port { settings, is_tls, .. } = &self.ports[port];
-        if let Some(reply) = refusal {
-            self.monitor.refuse_connection(ip, settings.service.name(), &reply);
-            // With TLS the peer could not read it.
-            if !is_tls {
-                stream.write_all(format!("{reply}\r\n").as_bytes())?;
-            }
-            return Ok(());
-        }
-        stream.set_nodelay(true)?;
-        let about = Client {
-            ip: Some(ip),
-            port: peer.port(),
-            may_relay,
-            may_hurry,
-            is_local: ip.is_loopback(),
-        };
-        let session = Session::new(settings.clone(), about, None);
-        let limits = &self.loaded.config.limits;
-        let delay = limits.greeting_delay;
-        let deadline =
-            Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
-        let mut connection = Box::new(Connection::new(stream, session, client, deadline));
-        if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
-            connection.begin_tls(tls.clone())?;
-        }
-        let index = self.free.last().copied().unwrap_or(self.connections.len());
-        let token = Token(self.first_connection() + index);
-        let interests = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut connection.stream, token, interests)?;
-        if self.free.pop().is_none() {
-            self.connections.push(None);
-        }
-        if !may_relay {
-            connection.is_counted = true;
-            *self.per_client.entry(client).or_default() += 1;
-        }
-        self.deadlines.insert((connection.deadline, index));
-        self.connections[index] = Some(connection);
-        self.open += 1;
-        self.ready.push_back(index);
-        Ok(())
-    }
-
-    fn refusal(&mut self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
-        let config = &self.loaded.config;
-        if let Some((_, text)) =
-            config.refused_clients.iter().find(|(network, _)| network.contains(ip))
-        {
-            return Some(Reply::new(554, "5.7.1", text));
-        }
-        let of_client = self.per_client.get(&client).copied().unwrap_or(0);
-        let limit = config.limits.max_connections_per_client;
-        if !may_relay && of_client >= limit {
-            self.usage.refuse_client(client, limit, Instant::now());
-            return Some(Reply::new(
-                421,
-                "4.7.0",
-                "Too many connections from here, try again later",
-            ));
-        }
-        let is_full = self.open >= self.max_open;
-        is_full.then(|| Reply::new(421, "4.3.2", "Too many connections, try again later"))
-    }
-
     fn wake(&mut self, index: usize, is_readable: bool) {
         if let Some(Some(connection)) = self.connections.get_mut(index) {
             connection.is_readable |= is_readable;
@@ -453,55 +401,48 @@ impl Server {
         }
     }
 
-    /// Hands an answer to its session, unless that is gone.
-    fn answer(&mut self, done: Done) {
-        let Ticket { connection: index, number } = done.ticket;
-        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-        // A second answer to the same request has no effect.
-        if connection.ticket.take_if(|ticket| *ticket == number).is_none() {
-            return;
-        }
-        connection.file = done.file;
-        let answer = AssertUnwindSafe(|| connection.session.answer(done.answer));
-        if catch_unwind(answer).is_err() {
-            log::error!("a fault in a session: its connection is closed");
-            return self.close(index);
-        }
-        self.ready.push_back(index);
-    }
-
     /// Does what a connection can do now.
     fn drive(&mut self, index: usize) {
         if self.connections.get(index).is_none_or(Option::is_none) {
             return;
         }
-        match catch_unwind(AssertUnwindSafe(|| self.turn(index))) {
-            Ok(Ok(true)) => self.set_deadline(index),
-            Ok(Ok(false)) => self.close(index),
-            Ok(Err(error)) => {
+        match worker::catch_panic(|| self.turn(index)) {
+            Some(Ok(true)) => self.set_deadline(index),
+            Some(Ok(false)) => self.close(index),
+            Some(Err(error)) => {
                 if let Some(connection) = &self.connections[index] {
-                    let session = &connection.session;
-                    let (client, activity) = (session.client_name(), session.activity());
-                    log::info!("{client}: lost connection {activity}: {error}");
+                    let why = format_args!(": {error}");
+                    self.monitor.log_session(&connection.session, "lost connection", why);
                 }
                 self.close(index);
             }
-            Err(_) => {
-                log::error!("a fault in a session: its connection is closed");
-                self.close(index);
-            }
+            None => self.close_faulty(index),
         }
+    }
+
+    /// Closes a connection whose session has panicked. Another line has the place in the program.
+    fn close_faulty(&mut self, index: usize) {
+        if let Some(connection) = &self.connections[index] {
+            let (client, activity) =
+                (connection.session.client_name(), connection.session.activity());
+            log::error!("{client}: this program has a fault {activity}: the connection is closed");
+        }
+        self.close(index);
     }
 
     /// Reads, answers and writes. Returns false when the connection is over.
     fn turn(&mut self, index: usize) -> io::Result<bool> {
         for _ in 0..MAX_READS_PER_TURN {
-            self.greet(index);
-            self.carry_out(index)?;
+            self.greet(index)?;
+            self.carry_out(index);
+            self.count_memory(index);
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            collect(connection, &mut self.monitor, &mut self.usage);
+            let limits = &self.loaded.config.limits;
+            collect(connection, limits, &mut self.monitor, &mut self.usage);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
+                // While the peer reads the last reply, the login may begin another connection.
+                connection.login.take().iter().for_each(|login| self.usage.end_connection(login));
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
                 if is_sent && connection.is_readable {
                     self.ready.push_back(index);
@@ -512,9 +453,8 @@ impl Server {
                 connection.begin_tls(tls)?;
             }
             if connection.is_at_end && !connection.session.is_waiting() {
-                let (client, activity) =
-                    (connection.session.client_name(), connection.session.activity());
-                log::info!("{client}: the client closed the connection {activity}");
+                let what = "the client closed the connection";
+                self.monitor.log_session(&connection.session, what, format_args!(""));
                 return Ok(false);
             }
             if !connection.is_readable || !connection.may_read() {
@@ -534,228 +474,40 @@ impl Server {
         Ok(true)
     }
 
-    /// Sends the greeting when it is due. What comes before it ends the session.
-    fn greet(&mut self, index: usize) {
-        let delay = self.loaded.config.limits.greeting_delay;
-        let Some(connection) = &mut self.connections[index] else { return };
-        if !connection.awaits_greeting || connection.is_handshaking() {
-            return;
-        }
-        let is_due =
-            delay.is_zero() || connection.tls.is_some() || Instant::now() >= connection.deadline;
-        if connection.tls.is_none()
-            && let Ok(ReadOutcome::Bytes(count)) = connection.read(&mut self.buffer)
-        {
-            connection.session.receive(&self.buffer[..count]);
-        }
-        if is_due || connection.session.is_closing() {
-            connection.awaits_greeting = false;
-            connection.session.greet();
-        }
-    }
-
-    /// Carries out what a session asks for.
-    fn carry_out(&mut self, index: usize) -> io::Result<()> {
-        loop {
-            let Some(connection) = &mut self.connections[index] else { return Ok(()) };
-            let Some(request) = connection.session.take_request() else { return Ok(()) };
-            self.last_ticket += 1;
-            connection.ticket = Some(self.last_ticket);
-            let ticket = Ticket { connection: index, number: self.last_ticket };
-            match request {
-                Request::Discard => connection.file = None,
-                Request::StartTls => match &self.loaded.tls {
-                    Some(tls) => connection.next_tls = Some(tls.clone()),
-                    // The certificate was taken away since the session began.
-                    None => connection.session.shut_down(),
-                },
-                Request::Append(bytes) => {
-                    let file = connection.file.take();
-                    self.store_part(StoreJob { ticket, file, bytes, is_last: false });
-                }
-                Request::Commit(bytes) => {
-                    let file = connection.file.take();
-                    self.store_part(StoreJob { ticket, file, bytes, is_last: true });
-                }
-                Request::CheckRecipient(question) => self.check_recipient(ticket, question),
-                Request::Login(credentials) => self.check_login(ticket, credentials),
-                Request::AdmitLogin(login) => self.admit_login(index, login),
-                Request::StartQueue(host) => self.start_queue(ticket, host),
-            }
-        }
-    }
-
-    fn check_login(&mut self, ticket: Ticket, credentials: Credentials) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let is_refused = self.usage.refuses_login(connection.client, Instant::now());
-        let client = connection.session.client();
-        let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
-        let loaded = self.loaded.clone();
-        let check = move || {
-            Answer::Login(match &loaded.logins {
-                _ if is_refused => LoginAnswer::Refused(Reply::new(
-                    454,
-                    "4.7.0",
-                    "Too many failed logins from here, try again later",
-                )),
-                Some(logins) => logins.check(&credentials, peer),
-                None => LoginAnswer::Wrong,
-            })
-        };
-        self.logins.send((ticket, Box::new(check))).ok();
-    }
-
-    /// Counts the connection for its login, unless that has too many. Answers at once.
-    fn admit_login(&mut self, index: usize, login: String) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        if let Some(former) = connection.counted_login.take() {
-            self.usage.end_login(&former);
-        }
-        let limits = &self.loaded.config.limits;
-        let reply = match self.usage.begin_login(&login, connection.client, limits, Instant::now())
-        {
-            Ok(()) => {
-                connection.counted_login = Some(login);
-                Reply::new(235, "2.7.0", "Logged in")
-            }
-            Err(reply) => reply,
-        };
-        connection.ticket = None;
-        connection.session.answer(Answer::Reply(reply));
-    }
-
-    /// Asks for a host: any one for a client that may relay, else those this host is a backup for.
-    fn start_queue(&self, ticket: Ticket, host: String) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let (session, config) = (&connection.session, &self.loaded.config);
-        let client = session.client_name();
-        let is_allowed = session.client().may_relay || config.is_relay_domain(&host);
-        let requests = self.queue_requests.clone();
-        self.look_up(ticket, move || {
-            Answer::Reply(match is_allowed {
-                true => requests.start(&host, &client),
-                false => {
-                    log::info!("{client}: ETRN {host} refused");
-                    // RFC 1985, 5.3.
-                    Reply::new(459, "4.7.1", format!("Node {host} not allowed"))
-                }
-            })
-        });
-    }
-
-    fn store_part(&self, job: StoreJob) {
-        // The workers never end before the loop.
-        self.store_jobs.send(job).ok();
-    }
-
-    fn look_up(&self, ticket: Ticket, task: impl FnOnce() -> Answer + Send + 'static) {
-        self.lookups.send((ticket, Box::new(task))).ok();
-    }
-
-    fn check_recipient(&mut self, ticket: Ticket, question: Box<RecipientQuestion>) {
-        let Some(connection) = &self.connections[ticket.connection] else { return };
-        let limits = &self.loaded.config.limits;
-        let now = Instant::now();
-        if let Some(reply) = self.usage.count_recipient(&question, connection.client, limits, now) {
-            let task = move || Answer::Reply(reply);
-            return self.look_up(ticket, task);
-        }
-        let loaded = self.loaded.clone();
-        let check =
-            move || Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory));
-        self.look_up(ticket, check);
-    }
-
-    /// Puts off the deadline of a connection that has moved on.
-    fn set_deadline(&mut self, index: usize) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        let soon = Instant::now() + LINGER;
-        if connection.is_shut && connection.deadline > soon {
-            self.deadlines.remove(&(connection.deadline, index));
-            connection.deadline = soon;
-            self.deadlines.insert((soon, index));
-        }
-        let progress = connection.session.progress() + u64::from(!connection.awaits_greeting);
-        let is_served = connection.session.is_waiting() && !connection.is_handshaking();
-        let has_moved = progress != connection.progress || is_served;
-        if connection.is_shut || !has_moved {
-            return;
-        }
-        connection.progress = progress;
-        self.deadlines.remove(&(connection.deadline, index));
-        connection.deadline = Instant::now() + self.loaded.config.limits.timeout;
-        self.deadlines.insert((connection.deadline, index));
-    }
-
-    fn pass_deadlines(&mut self) {
-        let now = Instant::now();
-        while let Some((deadline, index)) = self.deadlines.first().copied()
-            && deadline <= now
-        {
-            self.deadlines.remove(&(deadline, index));
-            let Some(connection) = &mut self.connections[index] else { continue };
-            if connection.is_shut || connection.session.is_closing() || connection.is_handshaking()
-            {
-                self.close(index);
-                continue;
-            }
-            let limits = &self.loaded.config.limits;
-            connection.deadline = now + limits.timeout;
-            let mut next = connection.deadline;
-            if connection.awaits_greeting {
-                // Only a delay ends here: `greet` compares with this.
-                connection.deadline = now;
-                next = now + limits.timeout;
-            } else if !connection.session.is_waiting() {
-                let (client, activity) =
-                    (connection.session.client_name(), connection.session.activity());
-                log::info!("{client}: timeout {activity}");
-                connection.session.time_out();
-                connection.deadline = now + LINGER;
-                next = connection.deadline;
-            }
-            self.drive(index);
-            if let Some(connection) = &mut self.connections[index] {
-                self.deadlines.remove(&(connection.deadline, index));
-                connection.deadline = next;
-                self.deadlines.insert((next, index));
-            }
-        }
-    }
-
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        collect(&mut connection, &mut self.monitor, &mut self.usage);
+        let limits = &self.loaded.config.limits;
+        collect(&mut connection, limits, &mut self.monitor, &mut self.usage);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
-        if connection.is_counted
-            && let Some(count) = self.per_client.get_mut(&connection.client)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.per_client.remove(&connection.client);
-            }
-        }
-        if let Some(login) = &connection.counted_login {
-            self.usage.end_login(login);
-        }
+        let subjects = [Some(&connection.subject), connection.login.as_ref()];
+        subjects.into_iter().flatten().for_each(|subject| self.usage.end_connection(subject));
+        self.memory -= connection.memory;
         self.open -= 1;
         self.free.push(index);
+    }
+
+    /// Counts the memory of a connection. While too much is in use, no message begins.
+    fn count_memory(&mut self, index: usize) {
+        let Some(connection) = &mut self.connections[index] else { return };
+        let used = connection.used_memory();
+        self.memory = self.memory + used - connection.memory;
+        connection.memory = used;
+        let free = self.loaded.config.limits.max_memory.saturating_sub(self.memory as u64);
+        self.resources.free_memory.store(free, Ordering::Relaxed);
     }
 }
 
 /// Takes what a session has to be recorded, and counts its failed logins.
 ///
 /// Both must be done for each connection that ends: a client may close it before the reply.
-fn collect(connection: &mut Connection, monitor: &mut Monitor, usage: &mut Usage) {
+fn collect(connection: &mut Connection, limits: &Limits, monitor: &mut Monitor, usage: &mut Usage) {
     monitor.collect(&mut connection.session);
-    let failed = connection.session.failed_logins();
-    for _ in connection.failed_logins..failed {
-        usage.count_failed_login(connection.client, Instant::now());
+    for login in connection.session.take_failed_logins() {
+        usage.fail_login(connection.client, &login, limits, Instant::now());
         monitor.fail_login();
     }
-    connection.failed_logins = failed;
 }
 
 /// Reads over what the peer still sends, so that it gets the last reply.

@@ -1,58 +1,67 @@
 //! Records what clients bring: counters for `mailq summary`, lines of the status log.
 
-use crate::records::{Recorder, json_line};
-use crate::session::{MailEvent, Reply, Session};
+use super::traffic_file::TrafficFile;
+use crate::session::{LogLine, MailEvent, Reply, Session};
+use crate::status_line::{client_of, json_line, status_line};
 use crate::traffic::Traffic;
-use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Arguments;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
-use zsched_format::log_limiter::LogLimiter;
-use zsched_format::status_log::{SmtpClient, SmtpLine, SmtpStatus};
-use zsched_format::time::{Timestamp, format_time};
+use zsched_format::log_limiter::{LogLimiter, Suppressed};
+use zsched_format::status_log::SmtpClient;
 use zsched_mailq_protocol::schema::SmtpTraffic;
+use zsched_service::BackgroundLog;
 
-/// Maximum number of refused connections that are logged in a period; all of them are counted.
-const MAX_REFUSED_CONNECTIONS_LOGGED: u32 = 30;
+/// Maximum number of lines of one kind about connections in a period.
+///
+/// Any client can cause such lines. The next one says how many were left out.
+const MAX_LINES_PER_PERIOD: u32 = 30;
 /// Length of that period.
-const REFUSED_LOG_PERIOD: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_secs(60);
+/// Maximum time to wait at the end for the disk of the status log.
+const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
 
 /// Counters and records of a running server.
 pub(super) struct Monitor {
     traffic: Traffic,
-    recorder: Recorder,
+    status_log: Option<BackgroundLog>,
     /// What was written last.
     written: SmtpTraffic,
-    refused_log: LogLimiter,
+    /// By what has happened, and what the client was doing.
+    limiters: HashMap<(&'static str, &'static str), LogLimiter>,
 }
 
 impl Monitor {
-    pub(super) fn new(recorder: Recorder) -> Monitor {
-        let traffic = Traffic::new(Instant::now(), SystemTime::now());
-        let refused_log = LogLimiter::new(MAX_REFUSED_CONNECTIONS_LOGGED, REFUSED_LOG_PERIOD);
-        Monitor { traffic, recorder, written: SmtpTraffic::default(), refused_log }
+    pub(super) fn new(status_log: Option<BackgroundLog>) -> Monitor {
+        Monitor {
+            traffic: Traffic::new(Instant::now(), SystemTime::now()),
+            status_log,
+            written: SmtpTraffic::default(),
+            limiters: HashMap::new(),
+        }
     }
 
     /// Takes the log lines and the events of a session.
     pub(super) fn collect(&mut self, session: &mut Session) {
-        session.take_log().iter().for_each(|line| log::info!("{line}"));
+        for line in session.take_log() {
+            match line {
+                LogLine::OfMail(text) => log::info!("{text}"),
+                LogLine::OfSession(text) => self.log_session(session, text, format_args!("")),
+            }
+        }
         for event in session.take_events() {
             match &event.outcome {
                 Ok(_) => self.traffic.accept(event.recipients as u64, event.size),
                 Err(reply) => self.traffic.refuse(reply.is_permanent(), &reply.to_string()),
             }
-            let client = || SmtpClient {
-                client: session.client_name().into(),
-                service: session.service().name().into(),
-                login: session.login().map(Cow::from),
-                tls: session.tls().map(|tls| format!("{} {}", tls.version, tls.cipher).into()),
-            };
-            self.record(client, &event);
+            self.record(|| client_of(session), &event);
         }
     }
 
     /// Notes a connection that was refused.
     pub(super) fn refuse_connection(&mut self, ip: IpAddr, service: &str, reply: &Reply) {
-        if let Some(more) = self.refused_log.permit(Instant::now()) {
+        if let Some(more) = self.permit("connection refused", "") {
             log::info!("unknown[{ip}]: connection refused: {reply}{more}");
         }
         self.traffic.refuse(reply.is_permanent(), &reply.to_string());
@@ -63,10 +72,33 @@ impl Monitor {
         self.record(client, &event);
     }
 
+    /// Logs what has happened to a session, and what its client was doing.
+    pub(super) fn log_session(
+        &mut self,
+        session: &Session,
+        what: &'static str,
+        why: Arguments<'_>,
+    ) {
+        let activity = session.activity();
+        if let Some(more) = self.permit(what, activity) {
+            log::info!("{}: {what} {activity}{why}{more}", session.client_name());
+        }
+    }
+
+    fn permit(&mut self, what: &'static str, activity: &'static str) -> Option<Suppressed> {
+        let new = || LogLimiter::new(MAX_LINES_PER_PERIOD, PERIOD);
+        self.limiters.entry((what, activity)).or_insert_with(new).permit(Instant::now())
+    }
+
+    /// Opens the status log again, if it was renamed.
+    pub(super) fn check_status_log(&self) {
+        self.status_log.iter().for_each(|log| log.reopen(true));
+    }
+
     /// Writes an event into the status log, if there is one.
     fn record<'e>(&mut self, client: impl FnOnce() -> SmtpClient<'e>, event: &'e MailEvent) {
-        if self.recorder.has_status_log() {
-            self.recorder.push_line(json_line(&line(client(), event)));
+        if let Some(log) = &self.status_log {
+            log.push(&status_line(client(), event));
         }
     }
 
@@ -80,8 +112,8 @@ impl Monitor {
         self.traffic.add_alarm(SystemTime::now(), text);
     }
 
-    /// Writes the counters if they have changed.
-    pub(super) fn tick(&mut self, connections: usize) {
+    /// The text of the counters if they have changed.
+    pub(super) fn tick(&mut self, connections: usize) -> Option<Vec<u8>> {
         let now = Instant::now();
         self.traffic.sample(now);
         let shown = self.traffic.shown(now, SystemTime::now(), connections as u64);
@@ -91,38 +123,19 @@ impl Monitor {
             shown.recent.iter_mut().for_each(|one| one.seconds = 0.0);
             shown
         };
-        if counts(&shown) != counts(&self.written) {
-            self.write(shown);
+        if counts(&shown) == counts(&self.written) {
+            return None;
         }
-    }
-
-    /// Writes the counters for the last time.
-    pub(super) fn end(&mut self) {
-        let shown = self.traffic.shown(Instant::now(), SystemTime::now(), 0);
-        self.write(SmtpTraffic { ended: true, ..shown });
-    }
-
-    fn write(&mut self, shown: SmtpTraffic) {
-        self.recorder.write_traffic(json_line(&shown));
         self.written = shown;
+        Some(json_line(&self.written))
     }
-}
 
-fn line<'e>(client: SmtpClient<'e>, event: &'e MailEvent) -> SmtpLine<'e> {
-    let (status, spool_id, reply) = match &event.outcome {
-        Ok(id) => (SmtpStatus::Accepted, Some(id.to_string().into()), "".into()),
-        Err(reply) if reply.is_permanent() => (SmtpStatus::Refused, None, reply.to_string().into()),
-        Err(reply) => (SmtpStatus::Deferred, None, reply.to_string().into()),
-    };
-    SmtpLine {
-        time: format_time(Timestamp::now()).into(),
-        smtp: client,
-        status,
-        spool_id,
-        sender: event.sender.as_deref().map(Cow::from),
-        recipient: event.recipient.as_deref().map(Cow::from),
-        recipients: event.recipients as u64,
-        size: event.size,
-        reply,
+    /// Writes the counters for the last time, and the rest of the status log.
+    pub(super) fn end(&self, traffic: &TrafficFile) {
+        let shown = self.traffic.shown(Instant::now(), SystemTime::now(), 0);
+        traffic.write(&json_line(&SmtpTraffic { ended: true, ..shown }), true);
+        if self.status_log.as_ref().is_some_and(|log| !log.flush(MAX_FLUSH_TIME)) {
+            log::error!("the last lines of the status log are lost: its disk does not answer");
+        }
     }
 }

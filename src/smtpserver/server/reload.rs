@@ -1,7 +1,7 @@
 //! Reads configuration, tables and certificates again, and notifies the service manager.
 
 use super::Server;
-use super::housekeeper::{Housekeeper, LoadResult};
+use super::housekeeper::{Chore, Housekeeper, LoadResult};
 use mio::Waker;
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use zsched_service::notify_manager;
 
 /// What the worker that reads files is asked for, and what it has read.
 pub(super) struct Reloads {
-    requests: Sender<()>,
+    pub(super) chores: Sender<Chore>,
     results: Receiver<LoadResult>,
     /// The last status that the service manager has got.
     status: String,
@@ -21,13 +21,13 @@ pub(super) struct Reloads {
 impl Reloads {
     pub(super) fn start(housekeeper: Housekeeper, waker: Arc<Waker>) -> io::Result<Reloads> {
         let (sender, results) = channel();
-        let requests = housekeeper.start(move |result| {
+        let chores = housekeeper.start(move |result| {
             // The loop has ended, or it is woken.
             if sender.send(result).is_ok() {
                 waker.wake().ok();
             }
         })?;
-        Ok(Reloads { requests, results, status: String::new() })
+        Ok(Reloads { chores, results, status: String::new() })
     }
 }
 
@@ -36,7 +36,7 @@ impl Server {
     pub(super) fn reload(&mut self) {
         notify_manager("RELOADING=1");
         // The worker does not end before the loop.
-        self.reloads.requests.send(()).ok();
+        self.reloads.chores.send(Chore::Load).ok();
     }
 
     /// Uses what the worker has read.
@@ -53,6 +53,12 @@ impl Server {
             Ok(loaded) => loaded,
             Err(said) => {
                 said.iter().for_each(|one| log::error!("{}", one_line(one)));
+                let is_denied = said.iter().any(|one| one.contains("Permission denied"));
+                if self.resources.is_confined && is_denied {
+                    log::error!(
+                        "files in other folders than at the start need a restart: Landlock"
+                    );
+                }
                 return log::error!("the former configuration stays in force");
             }
         };
@@ -68,7 +74,7 @@ impl Server {
             );
         }
         for (port, listener) in self.ports.iter_mut().zip(listeners) {
-            port.settings = loaded.settings(listener.service, &self.free_space);
+            port.settings = loaded.settings(listener.service, &self.resources);
         }
         self.loaded = Arc::new(loaded);
         log::info!("configuration read");
@@ -82,8 +88,12 @@ impl Server {
         }
         self.next_alarms = now + super::ALARM_INTERVAL;
         self.usage.end_hours(now);
+        self.monitor.check_status_log();
         self.usage.take_alarms().into_iter().for_each(|alarm| self.monitor.add_alarm(alarm));
-        self.monitor.tick(self.open);
+        if let Some(traffic) = self.monitor.tick(self.open) {
+            // The worker does not end before the loop.
+            self.reloads.chores.send(Chore::WriteTraffic(traffic)).ok();
+        }
         let connections = printable::count(self.open as u64, "connection");
         let status = match &*self.usage.alarms(now) {
             "" => connections,

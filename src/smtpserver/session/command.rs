@@ -172,9 +172,7 @@ fn mail(text: &str) -> Result<Command, Reply> {
     let usage = || Reply::bad_argument("MAIL FROM:<address> [parameters]");
     let (path, rest) = path_after(text, "FROM:").ok_or_else(usage)?;
     let mut parameters = MailParameters::default();
-    for word in rest.split(' ').filter(|word| !word.is_empty()) {
-        mail_parameter(word, &mut parameters)?;
-    }
+    each_parameter(rest, |name, value| mail_parameter(name, value, &mut parameters))?;
     let sender = match path {
         "" => None,
         path => Some(address(path, parameters.is_utf8, 553)?),
@@ -186,9 +184,7 @@ fn rcpt(text: &str) -> Result<Command, Reply> {
     let usage = || Reply::bad_argument("RCPT TO:<address> [parameters]");
     let (path, rest) = path_after(text, "TO:").ok_or_else(usage)?;
     let mut parameters = RcptParameters::default();
-    for word in rest.split(' ').filter(|word| !word.is_empty()) {
-        rcpt_parameter(word, &mut parameters)?;
-    }
+    each_parameter(rest, |name, value| rcpt_parameter(name, value, &mut parameters))?;
     Ok(Command::Rcpt(address(path, true, 553)?, parameters))
 }
 
@@ -225,11 +221,28 @@ fn address(path: &str, is_utf8: bool, code: u16) -> Result<String, Reply> {
     }
 }
 
-fn mail_parameter(word: &str, parameters: &mut MailParameters) -> Result<(), Reply> {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+/// Takes each `NAME=value`, with the name in upper case. None may be there twice.
+fn each_parameter(
+    text: &str,
+    mut take: impl FnMut(&str, &str) -> Result<(), Reply>,
+) -> Result<(), Reply> {
+    let mut names: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let name = name.to_ascii_uppercase();
+        if names.contains(&name) {
+            return Err(Reply::bad_argument(format!("The parameter {name} is there twice")));
+        }
+        take(&name, value)?;
+        names.push(name);
+    }
+    Ok(())
+}
+
+fn mail_parameter(name: &str, value: &str, parameters: &mut MailParameters) -> Result<(), Reply> {
     let wrong = || Err(Reply::bad_argument(format!("Wrong value of {name}")));
     let upper = value.to_ascii_uppercase();
-    match (&*name.to_ascii_uppercase(), &*upper) {
+    match (name, &*upper) {
         ("SIZE", _) => match number(value) {
             Some(size) => parameters.size = Some(size),
             None => return wrong(),
@@ -266,7 +279,7 @@ fn mail_parameter(word: &str, parameters: &mut MailParameters) -> Result<(), Rep
 
 /// Parses the time of RFC 4865: 1 to 9 digits, or a time in UTC.
 fn hold(name: &str, value: &str) -> Option<Hold> {
-    if name.eq_ignore_ascii_case("HOLDFOR") {
+    if name == "HOLDFOR" {
         let is_short = (1..=9).contains(&value.len());
         let seconds = number(value).filter(|seconds| is_short && *seconds > 0)?;
         return Some(Hold::For(seconds as u32));
@@ -288,9 +301,8 @@ fn deliver_by(value: &str) -> Option<String> {
     is_good.then(|| format!("{seconds};{mode}"))
 }
 
-fn rcpt_parameter(word: &str, parameters: &mut RcptParameters) -> Result<(), Reply> {
-    let (name, value) = word.split_once('=').unwrap_or((word, ""));
-    match &*name.to_ascii_uppercase() {
+fn rcpt_parameter(name: &str, value: &str, parameters: &mut RcptParameters) -> Result<(), Reply> {
+    match name {
         "NOTIFY" if is_notify(&value.to_ascii_uppercase()) => {
             parameters.notify = Some(value.to_ascii_uppercase());
         }
@@ -385,6 +397,8 @@ mod tests {
             ("MAIL FROM:<a@b> HOLDFOR=1000000000", 501),
             ("MAIL FROM:<a@b> HOLDUNTIL=2026-11-24T18:00:00+01:00", 501),
             ("MAIL FROM:<a@b> HOLDFOR=1 HOLDUNTIL=2026-11-24T18:00:00Z", 501),
+            ("MAIL FROM:<a@b> SIZE=1 size=2", 501),
+            ("RCPT TO:<a@b> NOTIFY=NEVER NOTIFY=DELAY", 501),
             ("MAIL FROM:<a@b> MT-PRIORITY=10", 501),
             ("MAIL FROM:<a@b> SOLICIT=x", 555),
             ("MAIL FROM:<a@b> BY=0;R", 501),

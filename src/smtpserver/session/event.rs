@@ -3,6 +3,15 @@
 use super::{Reply, Session};
 use zsched_spool::SpoolId;
 
+/// A line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogLine {
+    /// About a message, a recipient or a login, with the client.
+    OfMail(String),
+    /// What has happened to the session. Any client can cause such lines at any rate.
+    OfSession(&'static str),
+}
+
 /// A message that was accepted, or mail that was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailEvent {

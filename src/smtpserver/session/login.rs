@@ -55,7 +55,7 @@ pub enum LoginAnswer {
     Accepted(String),
     /// It is wrong, or the user does not exist.
     Wrong,
-    /// The first message is none.
+    /// What the client has sent is not a message of SCRAM.
     Malformed,
     /// SCRAM goes on.
     Scram(Box<PasswordRecord>),
@@ -85,16 +85,19 @@ impl Session {
         if self.hello.is_none() || self.login.is_some() || self.transaction.is_some() {
             return self.refuse(Reply::out_of_order("A login is not possible now"));
         }
-        let (state, challenge) = match mechanism {
-            "SCRAM-SHA-256" if self.settings.logins == Logins::All => (LoginState::ScramFirst, ""),
+        let (state, method, challenge) = match mechanism {
+            "SCRAM-SHA-256" if self.settings.logins == Logins::All => {
+                (LoginState::ScramFirst, "SCRAM-SHA-256", "")
+            }
             "PLAIN" | "LOGIN" if !self.may_send_password() => {
                 let text = "This login needs TLS";
                 return self.refuse(Reply::new(538, "5.7.11", text));
             }
-            "PLAIN" => (LoginState::Plain, ""),
-            "LOGIN" => (LoginState::LoginName, "VXNlcm5hbWU6"),
+            "PLAIN" => (LoginState::Plain, "PLAIN", ""),
+            "LOGIN" => (LoginState::LoginName, "LOGIN", "VXNlcm5hbWU6"),
             _ => return self.refuse(Reply::new(504, "5.5.4", "Unknown login mechanism")),
         };
+        self.login_method = Some(method);
         self.phase = Phase::Login(state);
         match initial {
             None => self.challenge(challenge),
@@ -134,9 +137,10 @@ impl Session {
             }
             LoginState::LoginPassword(user) => self.check_password(&user, &text),
             LoginState::ScramFirst => match ClientFirst::parse(line) {
-                Ok(_) => {
+                Ok(first) => {
                     let message = String::from_utf8_lossy(line).into_owned();
-                    self.check(Credentials::Scram(message));
+                    let user = String::from_utf8_lossy(&first.user).into_owned();
+                    self.check(user, Credentials::Scram(message));
                 }
                 Err(_) => self.refuse(malformed()),
             },
@@ -162,13 +166,17 @@ impl Session {
         match is_name {
             true => {
                 let (user, password) = (user.to_string(), password.to_string());
-                self.check(Credentials::Password { user, password });
+                self.check(user.clone(), Credentials::Password { user, password });
             }
-            false => self.wrong_password("?"),
+            false => {
+                self.claimed_login = String::new();
+                self.wrong_password("?");
+            }
         }
     }
 
-    fn check(&mut self, credentials: Credentials) {
+    fn check(&mut self, user: String, credentials: Credentials) {
+        self.claimed_login = user;
         self.phase = Phase::Login(LoginState::Checking);
         self.awaited = Some(Awaited::Login);
         self.requests.push_back(Request::Login(credentials));
@@ -214,6 +222,7 @@ impl Session {
 
     fn wrong_password(&mut self, user: &str) {
         self.failed_logins += 1;
+        self.new_failed_logins.push(std::mem::take(&mut self.claimed_login));
         self.note(format_args!("login failed, user {user}"));
         match self.failed_logins < MAX_FAILED_LOGINS {
             true => self.refuse(Reply::new(535, "5.7.8", "User or password is wrong")),
@@ -221,8 +230,13 @@ impl Session {
         }
     }
 
-    /// Number of logins that failed.
-    pub fn failed_logins(&self) -> u32 {
-        self.failed_logins
+    /// Takes the names of logins that failed since the last call.
+    pub fn take_failed_logins(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.new_failed_logins)
+    }
+
+    /// The name with which the client wants to log in, as it has sent it.
+    pub fn claimed_login(&self) -> &str {
+        &self.claimed_login
     }
 }

@@ -4,15 +4,17 @@ use super::body::{BodyDecoder, BodyFault, Framing};
 use super::command::Hold;
 use super::transaction::{Body, Chunk, RecipientQuestion, Trace, Transaction};
 use super::{
-    Awaited, HelloVerb, MailEvent, MailParameters, Phase, RcptParameters, Reply, Request, Service,
-    Session,
+    Awaited, HelloVerb, LogLine, MAX_DEFERRED_RECIPIENTS, MailEvent, MailParameters, Phase,
+    RcptParameters, Reply, Request, Service, Session,
 };
 use zsched_spool::SpoolId;
 
+/// Maximum length of the headers that are put before those of a message, in bytes.
+const MAX_PREPENDED_LEN: usize = 64 << 10;
 /// Number of bytes of a message that are written together.
-const WRITE_SIZE: usize = 64 << 10;
+pub(super) const WRITE_SIZE: usize = 64 << 10;
 /// Number of bytes that are decoded together.
-const DECODE_SIZE: usize = 16 << 10;
+pub(super) const DECODE_SIZE: usize = 16 << 10;
 
 impl Session {
     pub(super) fn mail(&mut self, sender: Option<String>, mut parameters: MailParameters) {
@@ -21,7 +23,9 @@ impl Session {
             return self.refuse(Reply::out_of_order("Say hello first"));
         }
         if self.transaction.is_some() {
-            return self.refuse(Reply::out_of_order("There is a sender already"));
+            return self.refuse(Reply::out_of_order(
+                "Nested MAIL command: a message is being sent already",
+            ));
         }
         if requires_login {
             return self.refuse(Reply::new(530, "5.7.0", "Log in first"));
@@ -29,26 +33,44 @@ impl Session {
         if let Err(reply) = self.check_hold(&parameters) {
             return self.refuse(reply);
         }
-        let changed = self.lower_priority(&mut parameters);
+        if parameters.priority.is_some() && !self.settings.has_priorities {
+            return self.refuse(Reply::new(555, "5.5.4", "MT-PRIORITY is not offered here"));
+        }
+        self.count_idle_command();
+        if self.is_closing {
+            return;
+        }
+        let is_priority_lowered = self.lower_priority(&mut parameters);
         let refusal = match parameters.size {
             Some(size) if size > self.settings.max_size => {
                 Some(BodyFault::TooLarge(self.settings.max_size).reply())
             }
-            Some(size) if size > self.free_space() => {
-                Some(Reply::new(452, "4.3.1", "Not enough disk space"))
-            }
-            _ => None,
+            size => self.check_room(size.unwrap_or(0)).err(),
         };
-        self.transaction = Some(Box::new(Transaction::new(sender, parameters)));
+        self.messages += 1;
+        let transaction = Transaction::new(sender, parameters, is_priority_lowered);
+        self.transaction = Some(Box::new(transaction));
         if let Some(reply) = refusal {
             self.reject(None, &reply);
             self.transaction = None;
             return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
         }
-        self.idle_commands = 0;
-        self.reply(match changed {
-            true => Reply::new(250, "2.3.6", "0 is the priority of the message"),
-            false => Reply::new(250, "2.1.0", "Ok"),
+        self.awaited = Some(Awaited::Message);
+        self.requests.push_back(Request::AdmitMessage);
+    }
+
+    /// Takes the decision about another message of the client.
+    pub(super) fn message_admitted(&mut self, reply: Reply) {
+        if reply.is_error() {
+            self.reject(None, &reply);
+            self.transaction = None;
+            return self.reply(reply);
+        }
+        let is_lowered = self.transaction.as_ref().is_some_and(|one| one.is_priority_lowered);
+        self.reply(match is_lowered {
+            // RFC 6710, 4.1.
+            true => Reply::new(250, "2.3.6", "The priority is lowered to 0"),
+            false => reply,
         });
     }
 
@@ -83,15 +105,15 @@ impl Session {
 
     /// Gives a message the usual priority if the client may not have a higher one.
     ///
-    /// Returns true if that changes it (RFC 6710, 4.1).
+    /// Returns true if that changes it.
     fn lower_priority(&self, parameters: &mut MailParameters) -> bool {
         let is_high = parameters.priority.is_some_and(|priority| priority > 0);
-        let may_hurry = self.client.may_hurry || self.login.is_some() && self.settings.logins_hurry;
-        let changes = is_high && !may_hurry;
-        if changes {
+        let may_raise = self.client.may_raise_priority
+            || self.login.is_some() && self.settings.logins_raise_priority;
+        if is_high && !may_raise {
             parameters.priority = Some(0);
         }
-        changes
+        is_high && !may_raise
     }
 
     pub(super) fn rcpt(&mut self, recipient: String, parameters: RcptParameters) {
@@ -105,9 +127,11 @@ impl Session {
             return self.refuse(Reply::new(553, "5.6.7", "An address in UTF-8 needs SMTPUTF8"));
         }
         if transaction.recipients.len() >= self.settings.max_recipients {
-            let reply = Reply::new(452, "4.5.3", "Too many recipients");
-            self.reject(Some(recipient), &reply);
-            return self.reply(reply);
+            return self
+                .defer_recipient(recipient, Reply::new(452, "4.5.3", "Too many recipients"));
+        }
+        if let Err(reply) = self.check_room(0) {
+            return self.defer_recipient(recipient, reply);
         }
         let question = Box::new(self.question(transaction, &recipient));
         self.awaited = Some(Awaited::Recipient(recipient, parameters));
@@ -124,14 +148,28 @@ impl Session {
             may_relay: self.may_relay(),
             ip: self.client.ip,
             port: self.client.port,
+            server: self.client.server,
             client_name: name,
             login: self.login.clone(),
+            login_method: self.login_method.filter(|_| self.login.is_some()),
             tls: self.tls.clone(),
+            instance: (self.client.number, self.messages),
             protocol: match (self.settings.service, verb) {
                 (Service::Lmtp, _) => "LMTP",
                 (_, HelloVerb::Helo) => "SMTP",
                 _ => "ESMTP",
             },
+        }
+    }
+
+    /// Puts a header line before the headers of the message.
+    pub(super) fn prepend(&mut self, header: &str) {
+        let Some(transaction) = &mut self.transaction else { return };
+        // The same service says it for each recipient.
+        if transaction.headers.len() + header.len() <= MAX_PREPENDED_LEN
+            && !transaction.headers.split_inclusive('\n').any(|known| known == header)
+        {
+            transaction.headers.push_str(header);
         }
     }
 
@@ -141,19 +179,39 @@ impl Session {
         parameters: RcptParameters,
         reply: Reply,
     ) {
-        if reply.is_error() {
+        if matches!(reply.code, 421 | 521) {
+            self.reject(Some(address), &reply);
+            return self.close(reply);
+        }
+        if reply.is_permanent() {
             self.reject(Some(address), &reply);
             // Recipients that do not exist are how addresses are guessed.
-            return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
+            return self.refuse(reply);
+        }
+        if reply.is_error() {
+            return self.defer_recipient(address, reply);
         }
         let Some(transaction) = &mut self.transaction else { return };
-        transaction.recipients.push((address, parameters));
+        transaction.add_recipient(address, parameters);
         self.reply(reply);
+    }
+
+    fn defer_recipient(&mut self, address: String, reply: Reply) {
+        self.reject(Some(address), &reply);
+        self.reply(reply);
+        self.deferred_recipients += 1;
+        if self.deferred_recipients > MAX_DEFERRED_RECIPIENTS {
+            self.count_error();
+        }
     }
 
     pub(super) fn data(&mut self) {
         if let Err(reply) = self.check_text(false) {
-            return self.refuse(reply);
+            return if reply.is_permanent() {
+                self.refuse(reply)
+            } else {
+                self.idle_command(reply)
+            };
         }
         let framing = if self.settings.allows_bare_lf { Framing::DotOrLf } else { Framing::Dot };
         self.begin_text(framing);
@@ -195,6 +253,7 @@ impl Session {
                 Err(Reply::out_of_order("No valid recipients"))
             }
             true => Err(Reply::new(554, "5.5.1", "No valid recipients")),
+            false if transaction.body.is_none() => self.check_room(0),
             false => Ok(()),
         }
     }
@@ -283,6 +342,9 @@ impl Session {
             }
             None => {
                 let size = chunk.map_or(0, |chunk| chunk.size);
+                if size == 0 {
+                    self.count_idle_command();
+                }
                 self.reply(Reply::new(250, "2.0.0", format!("{size} bytes received")));
             }
         }
@@ -307,13 +369,14 @@ impl Session {
                 let size = transaction.body.as_ref().map_or(0, |body| body.decoder.size());
                 let sender = transaction.sender.clone();
                 let (protocol, login) = (self.protocol_facts(), self.login_facts());
-                self.log.push(format!(
+                self.log.push(LogLine::OfMail(format!(
                     "{id}: accepted, client={}{protocol}{login} from=<{}> size={size} nrcpt={recipients}",
                     self.client_name(),
                     sender.as_deref().unwrap_or_default(),
-                ));
+                )));
                 let reply = Reply::new(250, "2.0.0", format!("Ok: queued as {id}"));
                 let outcome = Ok(id);
+                (self.idle_commands, self.deferred_recipients) = (0, 0);
                 self.events.push(MailEvent { outcome, sender, recipient: None, recipients, size });
                 reply
             }
@@ -357,7 +420,12 @@ impl Session {
         if is_over
             && let Phase::Swallow(_, reply) = std::mem::replace(&mut self.phase, Phase::Command)
         {
-            self.refuse(*reply);
+            // The chunks that follow are of no use without this one.
+            self.drop_transaction();
+            match reply.is_permanent() {
+                true => self.refuse(*reply),
+                false => self.idle_command(*reply),
+            }
         }
         true
     }

@@ -23,7 +23,7 @@ mod transaction;
 mod tests;
 
 pub use command::{HelloVerb, MailParameters, RcptParameters};
-pub use event::MailEvent;
+pub use event::{LogLine, MailEvent};
 pub use login::{Credentials, LoginAnswer, PasswordRecord};
 pub use reply::Reply;
 pub use transaction::{RecipientQuestion, Transaction};
@@ -31,7 +31,7 @@ pub use transaction::{RecipientQuestion, Transaction};
 use command::Command;
 use login::LoginState;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,8 +44,12 @@ const MAX_COMMAND_LEN: usize = 4096;
 const MAX_LOGIN_LINE_LEN: usize = 12_288;
 /// Maximum number of errors before the session ends.
 const MAX_ERRORS: u32 = 20;
-/// Maximum number of commands without effect (NOOP, RSET, VRFY) before they count as errors.
+/// Maximum number of commands without a message, such as NOOP, EHLO or MAIL.
+///
+/// Those beyond count as errors.
 const MAX_IDLE_COMMANDS: u32 = 100;
+/// Maximum number of recipients that are deferred without a message. Those beyond count as errors.
+const MAX_DEFERRED_RECIPIENTS: u32 = 1000;
 /// Maximum number of bytes that wait while a request is not answered.
 const MAX_WAITING_INPUT: usize = 64 << 10;
 /// Number of bytes of a message that count as progress.
@@ -102,18 +106,24 @@ pub struct SessionSettings {
     pub has_tls: bool,
     /// The logins that are possible.
     pub logins: Logins,
+    /// The scheduler can be asked for a host (ETRN).
+    pub has_queue_requests: bool,
     /// ETRN may be of use to any client: this host is a backup for some domains.
     pub has_queue_domains: bool,
     /// Lines may end in LF alone. Only for programs of this host.
     pub allows_bare_lf: bool,
     /// Maximum time for which a client may have a message held (FUTURERELEASE). Zero: not offered.
     pub max_hold: Duration,
+    /// Messages may have a priority (MT-PRIORITY).
+    pub has_priorities: bool,
     /// Clients that have logged in may give messages a higher priority than the usual one.
-    pub logins_hurry: bool,
+    pub logins_raise_priority: bool,
     /// The present time.
     pub now: fn() -> Timestamp,
     /// Free space of the spool, in bytes.
     pub free_space: Arc<AtomicU64>,
+    /// Memory that messages may still take, in bytes.
+    pub free_memory: Arc<AtomicU64>,
 }
 
 /// The other end of a session.
@@ -123,10 +133,14 @@ pub struct Client {
     pub ip: Option<IpAddr>,
     /// Its port.
     pub port: u16,
+    /// The address and port that it has connected to.
+    pub server: Option<SocketAddr>,
+    /// The number of its session.
+    pub number: u64,
     /// It may send to any address.
     pub may_relay: bool,
     /// It may give messages a higher priority than the usual one.
-    pub may_hurry: bool,
+    pub may_raise_priority: bool,
     /// It is on this host, where no other host can listen: passwords need no TLS.
     pub is_local: bool,
 }
@@ -138,11 +152,15 @@ pub struct TlsFacts {
     pub version: String,
     /// IANA's name, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
+    /// Length of its keys, in bits.
+    pub key_bits: u16,
 }
 
 /// What the server has to do for a session. All but `Discard` and `StartTls` need an answer.
 #[derive(Debug)]
 pub enum Request {
+    /// Decide whether the client may send one more message.
+    AdmitMessage,
     /// Decide about a recipient.
     CheckRecipient(Box<RecipientQuestion>),
     /// Check a login.
@@ -164,8 +182,10 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The reply to a recipient, to ETRN, or to a login whose password was right.
+    /// The reply to a recipient, a sender, ETRN, or a login whose password was right.
     Reply(Reply),
+    /// The recipient is accepted, and this header line is put before those of the message.
+    Prepend(String),
     /// The result of a login.
     Login(LoginAnswer),
     /// A part is written.
@@ -179,6 +199,7 @@ pub enum Answer {
 /// What a session waits for.
 #[derive(Debug)]
 enum Awaited {
+    Message,
     Recipient(String, RcptParameters),
     Login,
     Admission(String),
@@ -212,16 +233,25 @@ pub struct Session {
     input_at: usize,
     output: Vec<u8>,
     requests: VecDeque<Request>,
-    log: Vec<String>,
+    log: Vec<LogLine>,
     events: Vec<MailEvent>,
     awaited: Option<Awaited>,
     phase: Phase,
     hello: Option<(HelloVerb, String)>,
     login: Option<String>,
+    login_method: Option<&'static str>,
     transaction: Option<Box<Transaction>>,
+    /// Number of messages that were begun.
+    messages: u64,
     errors: u32,
     idle_commands: u32,
+    deferred_recipients: u32,
+    /// Number of failed logins.
     failed_logins: u32,
+    /// Names of failed logins that were not taken.
+    new_failed_logins: Vec<String>,
+    /// The name that the client claims.
+    claimed_login: String,
     progress: u64,
     body_bytes: u64,
     is_closing: bool,
@@ -244,10 +274,15 @@ impl Session {
             phase: Phase::Greeting,
             hello: None,
             login: None,
+            login_method: None,
             transaction: None,
+            messages: 0,
             errors: 0,
             idle_commands: 0,
+            deferred_recipients: 0,
             failed_logins: 0,
+            new_failed_logins: Vec::new(),
+            claimed_login: String::new(),
             progress: 0,
             body_bytes: 0,
             is_closing: false,
@@ -270,7 +305,11 @@ impl Session {
             return;
         }
         if matches!(self.phase, Phase::Greeting) {
-            return self.close(Reply::new(554, "5.5.1", "The greeting comes first"));
+            return self.close(Reply::new(
+                554,
+                "5.5.1",
+                "Commands sent too early: wait for the greeting",
+            ));
         }
         self.input.extend_from_slice(bytes);
         self.advance();
@@ -284,6 +323,11 @@ impl Session {
             (Awaited::Recipient(address, parameters), Answer::Reply(reply)) => {
                 self.recipient_checked(address, parameters, reply);
             }
+            (Awaited::Recipient(address, parameters), Answer::Prepend(header)) => {
+                self.prepend(&header);
+                self.recipient_checked(address, parameters, Reply::recipient_ok());
+            }
+            (Awaited::Message, Answer::Reply(reply)) => self.message_admitted(reply),
             (Awaited::Login, Answer::Login(answer)) => self.login_answered(answer),
             (Awaited::Admission(user), Answer::Reply(reply)) => self.login_admitted(user, reply),
             (Awaited::Append, Answer::Appended(result)) => self.appended(result),
@@ -293,8 +337,10 @@ impl Session {
             (Awaited::Append, _) => self.appended(Err(Reply::failure())),
             (Awaited::Commit, _) => self.stored(Err(Reply::failure())),
             (awaited, _) => {
-                if matches!(awaited, Awaited::Login | Awaited::Admission(_)) {
-                    self.phase = Phase::Command;
+                match awaited {
+                    Awaited::Login | Awaited::Admission(_) => self.phase = Phase::Command,
+                    Awaited::Message => self.transaction = None,
+                    _ => {}
                 }
                 self.reply(Reply::failure());
             }
@@ -363,7 +409,7 @@ impl Session {
     }
 
     /// Takes lines for the log.
-    pub fn take_log(&mut self) -> Vec<String> {
+    pub fn take_log(&mut self) -> Vec<LogLine> {
         std::mem::take(&mut self.log)
     }
 
@@ -398,6 +444,10 @@ impl Session {
     pub fn client_name(&self) -> String {
         let name = self.hello.as_ref().map_or("unknown", |(_, name)| name);
         match self.client.ip {
+            // The client has no other name.
+            Some(ip) if *name == format!("[{ip}]") || *name == format!("[IPv6:{ip}]") => {
+                format!("[{ip}]")
+            }
             Some(ip) => format!("{name}[{ip}]"),
             None => format!("{name}[stdin]"),
         }
@@ -479,8 +529,9 @@ impl Session {
         );
         if must_wait && self.client.ip.is_some() && !self.rest().is_empty() {
             // RFC 2920, 3.1. What follows would be taken for commands or text by mistake.
-            self.note("sent commands before the reply to the last one");
-            return self.close(Reply::new(554, "5.5.1", "The reply to this command comes first"));
+            self.log.push(LogLine::OfSession("sent commands too early"));
+            let text = "Commands sent too early: wait for the reply to the last one";
+            return self.close(Reply::new(554, "5.5.1", text));
         }
         match command {
             Command::Hello(verb, name) => self.say_hello(verb, name),
@@ -514,6 +565,10 @@ impl Session {
         }
         self.drop_transaction();
         self.hello = Some((verb, name));
+        self.count_idle_command();
+        if self.is_closing {
+            return;
+        }
         let mut lines = vec![self.settings.hostname.clone()];
         if verb != HelloVerb::Helo {
             lines.extend(self.extensions());
@@ -541,7 +596,9 @@ impl Session {
         }
         let rest = ["8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "ENHANCEDSTATUSCODES", "DELIVERBY"];
         all.extend(rest.map(str::to_string));
-        all.push("MT-PRIORITY".into());
+        if self.settings.has_priorities {
+            all.push("MT-PRIORITY".into());
+        }
         if self.offers_hold() {
             let (max, now) = (self.settings.max_hold, (self.settings.now)());
             let until = format_time(Timestamp::from_seconds((now + max).seconds()));
@@ -578,8 +635,12 @@ impl Session {
     }
 
     fn may_start_queue(&self) -> bool {
-        let is_of_use = self.client.may_relay || self.settings.has_queue_domains;
-        self.client.ip.is_some() && self.settings.service == Service::Smtp && is_of_use
+        let settings = &self.settings;
+        let is_of_use = self.client.may_relay || settings.has_queue_domains;
+        settings.has_queue_requests
+            && self.client.ip.is_some()
+            && self.settings.service == Service::Smtp
+            && is_of_use
     }
 
     fn start_tls(&mut self) {
@@ -606,11 +667,16 @@ impl Session {
     }
 
     fn idle_command(&mut self, reply: Reply) {
+        self.count_idle_command();
+        self.reply(reply);
+    }
+
+    /// Counts a command that brings no message by itself.
+    fn count_idle_command(&mut self) {
         self.idle_commands += 1;
         if self.idle_commands > MAX_IDLE_COMMANDS {
             self.count_error();
         }
-        self.reply(reply);
     }
 
     fn reply(&mut self, reply: Reply) {
@@ -628,7 +694,7 @@ impl Session {
     fn count_error(&mut self) {
         self.errors += 1;
         if self.errors > MAX_ERRORS {
-            self.note("too many errors");
+            self.log.push(LogLine::OfSession("too many errors"));
             self.close(Reply::new(421, "4.7.0", "Too many errors"));
         }
     }
@@ -645,10 +711,25 @@ impl Session {
 
     fn note(&mut self, text: impl std::fmt::Display) {
         let line = format!("{}: {text}", self.client_name());
-        self.log.push(line);
+        self.log.push(LogLine::OfMail(line));
     }
 
-    fn free_space(&self) -> u64 {
-        self.settings.free_space.load(Ordering::Relaxed)
+    /// Checks that there is room for another part of a message.
+    fn check_room(&self, size: u64) -> Result<(), Reply> {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        if load(&self.settings.free_space) <= size {
+            return Err(Reply::full_disk());
+        }
+        if load(&self.settings.free_memory) == 0 {
+            let text = "Too many messages at the same time, try again later";
+            return Err(Reply::new(452, "4.3.1", text));
+        }
+        Ok(())
+    }
+
+    /// Memory that the session takes besides what any session does, in bytes.
+    pub fn memory(&self) -> usize {
+        let buffers = self.input.capacity() + self.output.capacity();
+        buffers + self.transaction.as_ref().map_or(0, |transaction| transaction.memory())
     }
 }

@@ -37,6 +37,21 @@ impl Reply {
         self.code >= 400
     }
 
+    /// There is no room for the message now.
+    pub fn full_disk() -> Reply {
+        Reply::new(452, "4.3.1", "Not enough disk space, try again later")
+    }
+
+    /// The sender is accepted.
+    pub fn sender_ok() -> Reply {
+        Reply::new(250, "2.1.0", "Ok")
+    }
+
+    /// The recipient is accepted.
+    pub fn recipient_ok() -> Reply {
+        Reply::new(250, "2.1.5", "Ok")
+    }
+
     /// A failure of this server, after which the client tries again.
     pub fn failure() -> Reply {
         Reply::new(451, "4.3.0", "Local error, try again later")

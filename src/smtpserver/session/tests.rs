@@ -12,23 +12,20 @@ fn settings(service: Service) -> SessionSettings {
         max_recipients: 3,
         has_tls: true,
         logins: Logins::All,
+        has_queue_requests: true,
         has_queue_domains: false,
         allows_bare_lf: false,
         max_hold: std::time::Duration::from_secs(86_400),
-        logins_hurry: true,
+        has_priorities: true,
+        logins_raise_priority: true,
         now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
         free_space: Arc::new(AtomicU64::new(1 << 40)),
+        free_memory: Arc::new(AtomicU64::new(1 << 20)),
     }
 }
 
 fn client(may_relay: bool) -> Client {
-    Client {
-        ip: Some([192, 0, 2, 7].into()),
-        port: 4711,
-        may_relay,
-        may_hurry: false,
-        is_local: false,
-    }
+    Client { ip: Some([192, 0, 2, 7].into()), port: 4711, may_relay, ..Client::default() }
 }
 
 /// A session, and what became of its messages.
@@ -92,6 +89,7 @@ impl World {
                     name if name.contains("later") => Reply::new(451, "4.3.0", "Later"),
                     _ => Reply::new(550, "5.1.1", "no such user here"),
                 }),
+                Request::AdmitMessage => Answer::Reply(Reply::sender_ok()),
                 Request::Login(Credentials::Password { user, password }) => {
                     Answer::Login(match password == "right" {
                         true => LoginAnswer::Accepted(user),
@@ -122,8 +120,11 @@ impl World {
                 }
                 Request::StartTls => {
                     self.tls_begins += 1;
-                    self.session
-                        .tls_started(TlsFacts { version: "TLSv1.3".into(), cipher: "X".into() });
+                    self.session.tls_started(TlsFacts {
+                        version: "TLSv1.3".into(),
+                        cipher: "X".into(),
+                        key_bits: 256,
+                    });
                     continue;
                 }
                 Request::StartQueue(_) => Answer::Reply(Reply::new(250, "2.0.0", "Ok")),
@@ -185,10 +186,10 @@ fn users_have_messages_held_and_others_do_not() {
 
 #[test]
 fn only_some_clients_raise_the_priority() {
-    for (may_hurry, value, reply, word) in
+    for (may_raise_priority, value, reply, word) in
         [(false, 4, "250 2.3.6", 0), (false, -4, "250 2.1.0", -4), (true, 4, "250 2.1.0", 4)]
     {
-        let client = Client { may_hurry, ..client(true) };
+        let client = Client { may_raise_priority, ..client(true) };
         let mut world = World::new(settings(Service::Smtp), client);
         assert!(world.say("EHLO client.test\r\n").contains("250-MT-PRIORITY\r\n"));
         let said = world.say(&format!("MAIL FROM:<s@x> MT-PRIORITY={value}\r\n"));
@@ -272,8 +273,41 @@ fn what_comes_before_the_greeting_ends_the_session() {
     let mut session = Session::new(Arc::new(settings(Service::Smtp)), client(true), None);
     session.receive(b"EHLO x\r\n");
     session.greet();
-    assert_eq!(session.take_output(), b"554 5.5.1 The greeting comes first\r\n");
+    assert_eq!(
+        session.take_output(),
+        b"554 5.5.1 Commands sent too early: wait for the greeting\r\n"
+    );
     assert!(session.is_closing());
+}
+
+/// ZMailer's router does not know these words.
+#[test]
+fn disabled_extensions_are_neither_offered_nor_taken() {
+    let settings = SessionSettings {
+        has_priorities: false,
+        max_hold: std::time::Duration::ZERO,
+        ..settings(Service::Submission)
+    };
+    let mut world = World::new(settings, client(true));
+    let hello = world.say("EHLO c\r\n");
+    assert!(!hello.contains("MT-PRIORITY") && !hello.contains("FUTURERELEASE"), "{hello}");
+    for parameter in ["MT-PRIORITY=1", "HOLDFOR=10"] {
+        assert_eq!(world.codes(&format!("MAIL FROM:<s@x> {parameter}\r\n")), "555");
+    }
+}
+
+#[test]
+fn client_is_named_once() {
+    for (hello, shown) in [
+        ("client.test", "client.test[192.0.2.7]"),
+        ("[192.0.2.7]", "[192.0.2.7]"),
+        ("[10.0.0.1]", "[10.0.0.1][192.0.2.7]"),
+    ] {
+        let mut world = World::smtp();
+        assert_eq!(world.session.client_name(), "unknown[192.0.2.7]");
+        world.say(&format!("EHLO {hello}\r\n"));
+        assert_eq!(world.session.client_name(), shown);
+    }
 }
 
 #[test]

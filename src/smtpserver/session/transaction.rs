@@ -2,10 +2,14 @@
 
 use super::body::BodyDecoder;
 use super::command::Hold;
+use super::mail::{DECODE_SIZE, WRITE_SIZE};
 use super::{
     Client, HelloVerb, MailParameters, RcptParameters, Service, SessionSettings, TlsFacts,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+
+/// Maximum memory of the text of a message, in bytes.
+const MAX_BODY_MEMORY: usize = WRITE_SIZE + DECODE_SIZE;
 
 /// A message that is being received.
 #[derive(Debug)]
@@ -16,9 +20,15 @@ pub struct Transaction {
     pub parameters: MailParameters,
     /// The recipients that are accepted.
     pub recipients: Vec<(String, RcptParameters)>,
+    /// Header lines that come before those of the message.
+    pub(super) headers: String,
     pub(super) body: Option<Body>,
     /// A part of it is written.
     pub(super) has_file: bool,
+    /// The client has asked for a higher priority.
+    pub(super) is_priority_lowered: bool,
+    /// Memory of the recipients, in bytes.
+    recipients_size: usize,
 }
 
 /// The text of a message, while it is received.
@@ -39,7 +49,7 @@ pub(super) struct Chunk {
 }
 
 /// What is known when a recipient is to be checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RecipientQuestion {
     /// `None` is the null sender.
     pub sender: Option<String>,
@@ -57,12 +67,18 @@ pub struct RecipientQuestion {
     pub port: u16,
     /// The name that the client gave.
     pub client_name: String,
+    /// The address and port that the client has connected to.
+    pub server: Option<SocketAddr>,
     /// Its login name.
     pub login: Option<String>,
+    /// The mechanism of the login.
+    pub login_method: Option<&'static str>,
     /// Its TLS.
     pub tls: Option<TlsFacts>,
     /// `SMTP`, `ESMTP` or `LMTP`.
     pub protocol: &'static str,
+    /// Numbers of the session and of the message in it.
+    pub instance: (u64, u64),
 }
 
 /// What the trace header of a message says.
@@ -75,8 +91,34 @@ pub(super) struct Trace<'s> {
 }
 
 impl Transaction {
-    pub(super) fn new(sender: Option<String>, parameters: MailParameters) -> Transaction {
-        Transaction { sender, parameters, recipients: Vec::new(), body: None, has_file: false }
+    pub(super) fn new(
+        sender: Option<String>,
+        parameters: MailParameters,
+        is_priority_lowered: bool,
+    ) -> Transaction {
+        Transaction {
+            sender,
+            parameters,
+            recipients: Vec::new(),
+            headers: String::new(),
+            body: None,
+            has_file: false,
+            is_priority_lowered,
+            recipients_size: 0,
+        }
+    }
+
+    pub(super) fn add_recipient(&mut self, address: String, parameters: RcptParameters) {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let texts = address.len() + length(&parameters.notify) + length(&parameters.original);
+        self.recipients_size += size_of::<(String, RcptParameters)>() + texts;
+        self.recipients.push((address, parameters));
+    }
+
+    /// Memory of the message, in bytes. That of a text counts before the text comes.
+    pub(super) fn memory(&self) -> usize {
+        let text = self.body.as_ref().map_or(0, |body| body.text.capacity().max(MAX_BODY_MEMORY));
+        size_of::<Transaction>() + self.recipients_size + self.headers.capacity() + text
     }
 
     /// The lines before the headers of the submission.
@@ -112,7 +154,7 @@ impl Transaction {
             }
             lines.push(format!("to <{address}>"));
         }
-        lines.push("env-end\n".into());
+        lines.push(format!("env-end\n{}", self.headers));
         lines.join("\n").into_bytes()
     }
 }

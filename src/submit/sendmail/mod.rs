@@ -28,7 +28,7 @@ use crate::message::is_hidden;
 use envelope::Envelope;
 use error::SendmailError;
 use message_reader::{MessageHead, MessageReader};
-use other_program::{list_queue, try_addresses};
+use other_program::{list_queue, serve_smtp, try_addresses};
 use scratch_guard::{ScratchGuard, catch_signals};
 use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsStr;
@@ -38,11 +38,6 @@ use zsched_command_line::parse;
 use zsched_config::Zenv;
 use zsched_format::header::Field;
 use zsched_format::printable::{self, print_error};
-use zsched_router::load_directory;
-use zsched_service::shared_config;
-use zsched_smtpserver::StdioServer;
-use zsched_smtpserver::session::NO_SIZE_LIMIT;
-use zsched_smtpserver::store::Store;
 use zsched_spool::{
     DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, SubmissionFile, submit::notify,
 };
@@ -81,7 +76,7 @@ fn run() -> Result<(), SendmailError> {
     let options: SendmailOptions = parse();
     match options.mode.as_deref() {
         None | Some("m") => {}
-        Some("s") => return Installation::find(&options)?.serve_smtp(),
+        Some("s") => return Err(serve_smtp(options.zenv.as_deref())),
         Some("p") => return Err(list_queue(std::iter::empty())),
         Some("v") => {
             envelope::check(&options)?;
@@ -137,7 +132,6 @@ fn send(options: &SendmailOptions) -> Result<(), SendmailError> {
 
 /// The spool, and what the ZENV file says about it.
 struct Installation {
-    zenv: Zenv,
     spool: Spool,
     level: HashLevel,
     router_socket: PathBuf,
@@ -155,7 +149,6 @@ impl Installation {
             level: HashLevel::of_router(zenv.get("ROUTERDIRHASH")),
             router_socket: spool.router_socket(zenv.get("ROUTERNOTIFY")),
             max_size: max_size(&zenv)?,
-            zenv,
             spool,
         })
     }
@@ -190,25 +183,6 @@ impl Installation {
         let file = writer.into_inner().map_err(|error| in_public(error.into_error()))?;
         guard.disarm();
         file.publish(self.level).map_err(|error| SendmailError::Spool(self.spool.router(), error))
-    }
-
-    /// Serves SMTP on standard input and output. The messages belong to the real user.
-    fn serve_smtp(self) -> Result<(), SendmailError> {
-        let in_public = |error| SendmailError::Spool(self.spool.public(), error);
-        sys::ignore_signal(SIGXFSZ).map_err(in_public)?;
-        let rules = shared_config(&self.zenv, "router.cf");
-        // Without the rules, the router decides about recipients later.
-        let directory = load_directory(rules.as_deref(), &self.zenv).ok();
-        let server = StdioServer {
-            store: Store {
-                spool: self.spool,
-                level: self.level,
-                router_socket: self.router_socket,
-            },
-            directory: directory.map(|(directory, _)| directory),
-            max_size: self.max_size.unwrap_or(NO_SIZE_LIMIT),
-        };
-        server.serve(&mut io::stdin().lock(), &mut io::stdout()).map_err(SendmailError::Input)
     }
 
     /// Notifies the router of the mail. Without that its next scan finds it.

@@ -3,6 +3,7 @@
 use super::error::SendmailError;
 use std::env;
 use std::ffi::OsString;
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,14 @@ pub(crate) fn list_queue(arguments: impl Iterator<Item = OsString>) -> SendmailE
 /// Returns only an error.
 pub(crate) fn try_addresses(addresses: &[String]) -> SendmailError {
     become_program(&["router"], addresses.iter().map(|address| format!("--try={address}").into()))
+}
+
+/// Replaces this process by `smtpserver`, which serves standard input and output.
+///
+/// Returns only an error.
+pub(crate) fn serve_smtp(zenv: Option<&Path>) -> SendmailError {
+    let zenv = zenv.into_iter().flat_map(|path| ["-Z".into(), path.into()]);
+    become_program(&["smtpserver"], iter::once("--stdio".into()).chain(zenv))
 }
 
 fn become_program(names: &[&str], arguments: impl Iterator<Item = OsString>) -> SendmailError {

@@ -51,12 +51,15 @@ fn settings(choice: u8) -> SessionSettings {
         max_recipients: 3,
         has_tls: choice & HAS_TLS != 0,
         logins: if choice & 8 != 0 { Logins::All } else { Logins::None },
+        has_queue_requests: true,
         has_queue_domains: choice & 64 != 0,
         allows_bare_lf: choice & 16 != 0,
         max_hold: std::time::Duration::from_secs(86_400),
-        logins_hurry: true,
+        has_priorities: true,
+        logins_raise_priority: true,
         now: || zsched_format::time::Timestamp::from_seconds(1_795_255_200),
         free_space: Arc::new(AtomicU64::new(u64::MAX)),
+        free_memory: Arc::new(AtomicU64::new(1)),
     }
 }
 
@@ -65,8 +68,9 @@ fn converse(said: &[u8], piece: usize, choice: u8, ip: Option<std::net::IpAddr>)
         ip,
         port: 1,
         may_relay: choice & 32 != 0,
-        may_hurry: choice & 32 == 0,
+        may_raise_priority: choice & 32 == 0,
         is_local: choice & 64 != 0,
+        ..Client::default()
     };
     let mut session = Session::new(Arc::new(settings(choice)), client, None);
     session.greet();
@@ -76,7 +80,11 @@ fn converse(said: &[u8], piece: usize, choice: u8, ip: Option<std::net::IpAddr>)
         session.receive(bytes);
         while let Some(request) = session.take_request() {
             if matches!(request, Request::StartTls) {
-                session.tls_started(TlsFacts { version: "TLSv1.3".into(), cipher: "X".into() });
+                session.tls_started(TlsFacts {
+                    version: "TLSv1.3".into(),
+                    cipher: "X".into(),
+                    key_bits: 256,
+                });
             } else if let Some(answer) = answer(request, &mut accepted, &mut written, &mut outcome)
             {
                 session.answer(answer);
@@ -96,6 +104,7 @@ fn answer(
     outcome: &mut Outcome,
 ) -> Option<Answer> {
     Some(match request {
+        Request::AdmitMessage => Answer::Reply(Reply::sender_ok()),
         Request::CheckRecipient(question) => {
             if question.accepted == 0 {
                 accepted.clear();

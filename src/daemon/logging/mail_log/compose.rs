@@ -278,8 +278,8 @@ fn code<'t>(status: DeliveryStatus, notary: &'t [u8], text: &'t [u8]) -> Option<
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::logging::background::tests::unwritten;
     use crate::logging::mail_log::{MailLines, MailLog};
+    use crate::logging::tests::memory_log;
     use expect_test::{Expect, expect};
     use std::time::Duration;
     use zsched_core::{Attempt, Destination};
@@ -317,7 +317,7 @@ pub(super) mod tests {
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");
         std::fs::write(spool.control_file(&record.name), control).expect("written");
-        let ((status, of_status), (text, of_text)) = (unwritten(), unwritten());
+        let ((status, of_status), (text, of_text)) = (memory_log(), memory_log());
         let log = MailLog::new(MailLogs::new(Some(status), &text, MailLines::Final));
         assert!(log.admits(&record));
         let mut composer = log.composer().expect("there are logs");

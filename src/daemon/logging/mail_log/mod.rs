@@ -10,7 +10,7 @@
 //! The addresses are in the control file. So the worker that removes control files composes the
 //! lines about recipients, too: the order of its requests ensures that the file is still there. It
 //! reads the file only if what the reader has found in it is no longer known ([`message_facts`]). The
-//! logs may be on another disk than the spool. Separate workers write them ([`super::background`]),
+//! logs may be on another disk than the spool. Separate workers write them ([`BackgroundLog`]),
 //! so that no removal waits for that disk.
 //!
 //! Lines about mail delay nothing. What waits to be written is limited; lines beyond the limit are
@@ -27,8 +27,6 @@ pub(crate) use arrival::ArrivalLines;
 pub(crate) use compose::{Composer, delivery_status, word};
 pub(crate) use report::ReportLines;
 
-use super::appended_file::AppendedFile;
-use super::background::BackgroundLog;
 use clap::ValueEnum;
 use log::Level;
 use message_facts::SharedFacts;
@@ -39,9 +37,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{StatusRecord, StatusVerdict};
-use zsched_format::status_log::{DeliveryStatus, LostLines, TlsLine};
+use zsched_format::status_log::{DeliveryStatus, TlsLine};
 use zsched_format::time::{Timestamp, format_time};
 use zsched_service::log_file::LOG_MODE;
+use zsched_service::{AppendedFile, BackgroundLog};
 
 /// Maximum size of records that wait for the writer, in bytes.
 const MAX_WAITING_BYTES: usize = 32 << 20;
@@ -184,23 +183,15 @@ pub(crate) fn open_status_log(path: &Path) -> io::Result<AppendedFile> {
     AppendedFile::open(path, "status log", LOG_MODE)
 }
 
-/// The line of the status log that takes the place of lost lines.
-pub(crate) fn status_gap(lost: u64) -> Vec<u8> {
-    let gap = LostLines { time: format_time(Timestamp::now()).into(), lost };
-    let mut line = serde_json::to_vec(&gap).expect("a number and a text are JSON");
-    line.push(b'\n');
-    line
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::background::tests::unwritten;
     use super::*;
+    use crate::logging::tests::memory_log;
 
     #[test]
     fn records_beyond_limit_are_lost_and_counted_in_each_log() {
         log::set_max_level(log::LevelFilter::Info);
-        let ((status, of_status), (text, of_text)) = (unwritten(), unwritten());
+        let ((status, of_status), (text, of_text)) = (memory_log(), memory_log());
         let logs = MailLogs::new(Some(status), &text, MailLines::Final);
         let log = MailLog::new(logs);
         let record = compose::tests::record(&[100, 200]);
@@ -222,7 +213,7 @@ mod tests {
             (MailLines::Final, [true, false]),
             (MailLines::All, [true, true]),
         ] {
-            let log = MailLog::new(MailLogs::new(None, &unwritten().0, lines));
+            let log = MailLog::new(MailLogs::new(None, &memory_log().0, lines));
             let found = [StatusVerdict::Expired, StatusVerdict::Unreported].map(|verdict| {
                 let record = StatusRecord { verdict, ..compose::tests::record(&[100]) };
                 log.admits(&record)

@@ -103,7 +103,7 @@ fn text_line(stamp: &str, about: &str, report: &SentReport) -> Vec<u8> {
 mod tests {
     use super::super::MailLines;
     use super::*;
-    use crate::logging::background::tests::unwritten;
+    use crate::logging::tests::memory_log;
     use expect_test::expect;
     use zsched_format::action_counts::ActionCounts;
     use zsched_format::status_log::StatusLine;
@@ -125,7 +125,7 @@ mod tests {
     /// The lines of the status log and of the log about this result.
     fn lines(lines: MailLines, result: &SendResult) -> (String, String) {
         log::set_max_level(log::LevelFilter::Info);
-        let ((status, of_status), (text, of_text)) = (unwritten(), unwritten());
+        let ((status, of_status), (text, of_text)) = (memory_log(), memory_log());
         let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
         ReportLines::new(MailLogs::new(Some(status), &text, lines)).push(&name, result);
         let text = |lines: Vec<u8>| String::from_utf8(lines).expect("UTF-8");

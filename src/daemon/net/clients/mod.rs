@@ -16,7 +16,6 @@ mod tests;
 use crate::net::accounts::Accounts;
 use crate::net::listen::{Connection, ListenerKind};
 use crate::timeouts::Timeouts;
-use crate::worker;
 use client::{Client, ClientTask, Conversation, MAX_BUFFERED_OUTPUT};
 use login_limiter::LoginLimiter;
 use mio::{Interest, Registry, Token};
@@ -38,6 +37,7 @@ use zsched_mailq_server::v2::{
     Answer, ClientLog, Demand, GREETING, NO_ACCESS, Process, RequestCounters, Session,
     SessionContext,
 };
+use zsched_service::worker;
 use zsched_sys as sys;
 use zsched_sys::users;
 

@@ -19,6 +19,8 @@ const MAX_POSTMAN_FILES: usize = 100_000;
 const MAX_ROUTER_FILES: usize = 1_000;
 /// Time in `router/` after which the router has failed to route a file, in seconds.
 const MAX_ROUTING_TIME: i64 = 600;
+/// Time in `router/` that is normal while a router is started again, in seconds.
+const MAX_TIME_WITHOUT_ROUTER: i64 = 10;
 
 /// State of the folders of a spool; the default for what this user may not read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +35,8 @@ pub struct SpoolState {
     pub postman: u64,
     /// Files that have been in `router/` for longer than [`MAX_ROUTING_TIME`].
     pub unrouted: u64,
+    /// Files in `router/` that wait, and that no router takes.
+    pub without_router: u64,
     /// What is wrong with `drop/`.
     pub drop_problems: Vec<String>,
     /// True if this user may not read the folders.
@@ -58,9 +62,13 @@ impl SpoolState {
             is_unreadable: listed.as_ref().is_err_and(is_denied),
             free: free_percent(spool),
             drop_problems: drop_folder::problems(spool),
-            unrouted: unrouted(spool, Timestamp::now()),
             ..SpoolState::default()
         };
+        let now = Timestamp::now();
+        state.unrouted = waiting_for_router(spool, now, MAX_ROUTING_TIME);
+        if !router_runs(spool) {
+            state.without_router = waiting_for_router(spool, now, MAX_TIME_WITHOUT_ROUTER);
+        }
         for entry in listed.into_iter().flatten().take(MAX_POSTMAN_FILES).flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -85,11 +93,15 @@ impl SpoolState {
                 count(self.undeliverable, "message")
             )
         });
-        let unrouted = (self.unrouted > 0).then(|| {
-            let at_least = if self.unrouted == MAX_ROUTER_FILES as u64 { "at least " } else { "" };
-            let files = count(self.unrouted, "file");
-            format!("{at_least}{files} in router/ for more than 10m: its log has the reason")
-        });
+        let in_router = |number: u64| {
+            let at_least = if number == MAX_ROUTER_FILES as u64 { "at least " } else { "" };
+            format!("{at_least}{} in router/", count(number, "file"))
+        };
+        let unrouted = match (self.without_router, self.unrouted) {
+            (0, 0) => None,
+            (0, number) => Some(in_router(number) + " for more than 10m: its log has the reason"),
+            (number, _) => Some(in_router(number) + " without a router: none runs"),
+        };
         let of_drop = self.drop_problems.iter().cloned();
         [orphans, malformed, undeliverable, unrouted].into_iter().flatten().chain(of_drop)
     }
@@ -118,8 +130,16 @@ fn free_percent(spool: &Spool) -> Option<f64> {
     Some(blocks.min(percent(found.f_favail, found.f_files)))
 }
 
-/// Number of files that the router has failed to route; 0 if this user may not look at them.
-fn unrouted(spool: &Spool, now: Timestamp) -> u64 {
+/// Returns true if a router runs on the spool, ours or ZMailer's.
+fn router_runs(spool: &Spool) -> bool {
+    let pid = fs::read_to_string(spool.router_pid_file()).unwrap_or_default();
+    pid.trim().parse().is_ok_and(zsched_sys::process_exists)
+}
+
+/// Number of files that have been in `router/` for longer than `max_time`, in seconds.
+///
+/// It is 0 if this user may not look at them.
+fn waiting_for_router(spool: &Spool, now: Timestamp, max_time: i64) -> u64 {
     let (mut folders, mut found, mut left) = (vec![HashFolder::TOP], 0, MAX_ROUTER_FILES);
     while let Some(folder) = folders.pop() {
         let listed = fs::read_dir(spool.router().join(folder.to_string()));
@@ -128,7 +148,7 @@ fn unrouted(spool: &Spool, now: Timestamp) -> u64 {
             folders.extend(folder.below(name.as_bytes()));
             left -= 1;
             // The change time is that of the rename into the folder.
-            let is_old = |file: fs::Metadata| now.seconds() - file.ctime() > MAX_ROUTING_TIME;
+            let is_old = |file: fs::Metadata| now.seconds() - file.ctime() > max_time;
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
             let is_visible = !name.as_bytes().starts_with(b".");
             found += u64::from(is_file && is_visible && entry.metadata().is_ok_and(is_old));
@@ -154,16 +174,24 @@ mod tests {
     fn old_files_in_router_are_counted() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spool = Spool::new(folder.path());
-        assert_eq!(unrouted(&spool, Timestamp::now()), 0);
+        let waiting = |now| waiting_for_router(&spool, now, MAX_ROUTING_TIME);
+        assert_eq!(waiting(Timestamp::now()), 0);
         fs::create_dir_all(spool.router().join("X")).expect("made");
         for name in ["one", "X/two", ".hidden"] {
             fs::write(spool.router().join(name), "").expect("written");
         }
         let after = |seconds| Timestamp::from_seconds(Timestamp::now().seconds() + seconds);
-        assert_eq!(unrouted(&spool, after(0)), 0);
-        assert_eq!(unrouted(&spool, after(MAX_ROUTING_TIME + 60)), 2);
-        let state = SpoolState { unrouted: 2, ..SpoolState::default() };
-        let expected = "2 files in router/ for more than 10m: its log has the reason";
-        assert_eq!(state.problems().collect::<Vec<String>>(), [expected]);
+        assert_eq!(waiting(after(0)), 0);
+        assert_eq!(waiting(after(MAX_ROUTING_TIME + 60)), 2);
+        assert!(!router_runs(&spool));
+        fs::write(spool.router_pid_file(), format!("{}\n", std::process::id())).expect("written");
+        assert!(router_runs(&spool));
+        for (without_router, expected) in [
+            (0, "2 files in router/ for more than 10m: its log has the reason"),
+            (3, "3 files in router/ without a router: none runs"),
+        ] {
+            let state = SpoolState { unrouted: 2, without_router, ..SpoolState::default() };
+            assert_eq!(state.problems().collect::<Vec<String>>(), [expected]);
+        }
     }
 }

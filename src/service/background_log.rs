@@ -15,23 +15,23 @@ const MAX_WAITING_BYTES: usize = 32 << 20;
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 
 /// Composes the line that takes the place of lost lines, given their number.
-pub(crate) type GapLine = fn(u64) -> Vec<u8>;
+pub type GapLine = dyn Fn(u64) -> Vec<u8> + Send;
 
 /// Where the lines of a log go.
-pub(crate) trait LogOutput: Send + 'static {
+pub trait LogOutput: Send + 'static {
     /// Name of the log in messages.
     fn what(&self) -> &'static str;
     /// Opens it again, or only if it was renamed.
     fn reopen(&mut self, only_renamed: bool);
     /// Appends whole lines. `gap` composes the line in the place of lost lines.
-    fn append(&mut self, lines: &[u8], gap: GapLine);
+    fn append(&mut self, lines: &[u8], gap: &GapLine);
     /// Number of lines that are lost, and that no line reports as lost.
     fn lost(&mut self) -> &mut u64;
 }
 
 /// A log that a worker writes.
 #[derive(Clone)]
-pub(crate) struct BackgroundLog {
+pub struct BackgroundLog {
     what: &'static str,
     shared: Arc<Shared>,
 }
@@ -61,20 +61,23 @@ struct Waiting {
 
 impl BackgroundLog {
     /// Starts the worker.
-    pub(crate) fn start(output: impl LogOutput, gap: GapLine) -> io::Result<BackgroundLog> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(
+        output: impl LogOutput,
+        gap: impl Fn(u64) -> Vec<u8> + Send + 'static,
+    ) -> io::Result<BackgroundLog> {
+        let (shared, gap) = (Arc::new(Shared::default()), Box::new(gap));
         let log = BackgroundLog { what: output.what(), shared: shared.clone() };
         worker::start(log.what, move || Appender { output, gap, shared }.run())?;
         Ok(log)
     }
 
     /// Name of the log in messages.
-    pub(crate) fn what(&self) -> &'static str {
+    pub fn what(&self) -> &'static str {
         self.what
     }
 
     /// Adds whole lines. If too much waits, they are lost and counted.
-    pub(crate) fn push(&self, lines: &[u8]) {
+    pub fn push(&self, lines: &[u8]) {
         let mut waiting = self.shared.lock();
         let size = waiting.lines.len() + waiting.being_written + lines.len();
         if size > MAX_WAITING_BYTES {
@@ -87,12 +90,12 @@ impl BackgroundLog {
     }
 
     /// Counts lines that could not be composed.
-    pub(crate) fn add_lost(&self, lines: u64) {
+    pub fn add_lost(&self, lines: u64) {
         self.shared.lock().lost += lines;
     }
 
     /// Reopens the file under its name, or only if it was renamed, before more is written.
-    pub(crate) fn reopen(&self, only_renamed: bool) {
+    pub fn reopen(&self, only_renamed: bool) {
         let mut waiting = self.shared.lock();
         waiting.check_rotation |= only_renamed;
         waiting.reopen |= !only_renamed;
@@ -101,7 +104,7 @@ impl BackgroundLog {
     }
 
     /// Waits until everything is written. Returns false if that takes longer than `max_wait`.
-    pub(crate) fn flush(&self, max_wait: Duration) -> bool {
+    pub fn flush(&self, max_wait: Duration) -> bool {
         let mut waiting = self.shared.lock();
         waiting.flush = true;
         self.shared.changed.notify_all();
@@ -140,7 +143,7 @@ impl Waiting {
 /// State of the worker.
 struct Appender<O> {
     output: O,
-    gap: GapLine,
+    gap: Box<GapLine>,
     shared: Arc<Shared>,
 }
 
@@ -169,7 +172,7 @@ impl<O: LogOutput> Appender<O> {
             self.output.reopen(!reopen);
         }
         if !lines.is_empty() || (flush && *self.output.lost() > 0) {
-            self.output.append(lines, self.gap);
+            self.output.append(lines, &self.gap);
         }
         lines.clear();
         lines.shrink_to(MAX_KEPT_CAPACITY);
@@ -182,9 +185,9 @@ impl<O: LogOutput> Appender<O> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::super::appended_file::AppendedFile;
+mod tests {
     use super::*;
+    use crate::AppendedFile;
     use std::path::Path;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -194,15 +197,9 @@ pub(crate) mod tests {
         BackgroundLog::start(file, |lost| format!("{lost} lost\n").into_bytes()).expect("a worker")
     }
 
-    /// Returns a log that nothing is written to, and what waits for it.
-    pub(crate) fn unwritten() -> (BackgroundLog, impl Fn() -> (Vec<u8>, u64)) {
-        let log = BackgroundLog { what: "test log", shared: Arc::default() };
-        let shared = log.shared.clone();
-        let taken = move || {
-            let mut waiting = shared.lock();
-            (std::mem::take(&mut waiting.lines), std::mem::take(&mut waiting.lost))
-        };
-        (log, taken)
+    /// A log that no worker writes.
+    fn unwritten() -> BackgroundLog {
+        BackgroundLog { what: "test log", shared: Arc::default() }
     }
 
     #[test]
@@ -224,18 +221,18 @@ pub(crate) mod tests {
 
     #[test]
     fn lines_beyond_limit_are_lost_and_counted() {
-        let (log, taken) = unwritten();
+        let log = unwritten();
         let lines = [b'\n'; 1 << 20];
         for _ in 0..(MAX_WAITING_BYTES >> 20) + 2 {
             log.push(&lines);
         }
-        let (lines, lost) = taken();
-        assert_eq!((lines.len(), lost), (MAX_WAITING_BYTES, 2 << 20));
+        let waiting = log.shared.lock();
+        assert_eq!((waiting.lines.len(), waiting.lost), (MAX_WAITING_BYTES, 2 << 20));
     }
 
     #[test]
     fn flush_of_log_that_nobody_writes_gives_up() {
-        let (log, _) = unwritten();
+        let log = unwritten();
         log.push(b"a\n");
         assert!(!log.flush(Duration::from_millis(1)));
     }

@@ -1,7 +1,8 @@
 //! Log files that grow by whole lines.
 
-use super::background::{GapLine, LogOutput};
-use super::rotation::RotationDetector;
+use crate::background_log::{GapLine, LogOutput};
+use crate::log_file::{LOG_MODE, open_to_append};
+use crate::rotation::RotationDetector;
 use memchr::memchr_iter;
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,11 +11,10 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use zsched_format::log_limiter::LogLimiter;
-use zsched_service::log_file::{LOG_MODE, open_to_append};
 use zsched_sys as sys;
 
 /// Log file that is appended to.
-pub(crate) struct AppendedFile {
+pub struct AppendedFile {
     /// Its path; `None` if it is whatever standard error was at the start.
     path: Option<PathBuf>,
     /// Name of the log in messages.
@@ -22,11 +22,11 @@ pub(crate) struct AppendedFile {
     mode: u32,
     /// True if standard output and error lead to it.
     is_output: bool,
-    pub(super) file: File,
+    file: File,
     /// True if the last write ended in the middle of a line.
-    pub(super) is_torn: bool,
+    is_torn: bool,
     /// Number of lines that the file lacks, and that were not reported as missing.
-    pub(super) lost: u64,
+    lost: u64,
     rotation: RotationDetector,
     failed_writes_log: LogLimiter,
     gaps_log: LogLimiter,
@@ -34,14 +34,14 @@ pub(crate) struct AppendedFile {
 
 impl AppendedFile {
     /// Opens a file for appending. A new one gets `mode`.
-    pub(crate) fn open(path: &Path, what: &'static str, mode: u32) -> io::Result<AppendedFile> {
+    pub fn open(path: &Path, what: &'static str, mode: u32) -> io::Result<AppendedFile> {
         Ok(AppendedFile::of(Some(path.to_path_buf()), what, mode, open_to_append(path, mode)?))
     }
 
     /// Opens the log, and redirects standard output and error to it.
     ///
     /// Without a path it is standard error.
-    pub(crate) fn log(path: Option<&Path>) -> io::Result<AppendedFile> {
+    pub fn log(path: Option<&Path>) -> io::Result<AppendedFile> {
         let file = match path {
             Some(path) => open_to_append(path, LOG_MODE)?,
             None => File::from(io::stderr().as_fd().try_clone_to_owned()?),
@@ -118,7 +118,7 @@ impl LogOutput for AppendedFile {
     ///
     /// After lost lines, `gap` composes the line that comes in their place. Only that line tells of
     /// lost lines of the log itself.
-    fn append(&mut self, lines: &[u8], gap: GapLine) {
+    fn append(&mut self, lines: &[u8], gap: &GapLine) {
         let lost = std::mem::take(&mut self.lost);
         let gap = if lost > 0 { gap(lost) } else { Vec::new() };
         let text =

@@ -1,12 +1,10 @@
 //! Helper workers, and the consequences of a panic in one.
 //!
-//! A scheduler without one of its workers would look healthy, and yet read no mail or write
-//! nothing. So a panic ends the process at once, as a kill does: nothing is lost, and a supervisor
-//! can restart it. A lookup for a client concerns only that client: a panic ends only the lookup.
+//! A service without one of its workers would look healthy, and yet read no mail or write nothing.
+//! So a panic ends the process at once, as a kill does: nothing is lost, and a supervisor can
+//! restart it. Work for one client concerns only that client: a panic ends only this work.
 
-pub(crate) mod chunked_writer;
-
-use crate::logging;
+use crate::log_file;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -14,22 +12,19 @@ use std::thread::{self, JoinHandle};
 use zsched_command_line::sysexits::EX_SOFTWARE;
 
 /// Starts a worker. A panic in it ends the process.
-pub(crate) fn start(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let own_name = name.to_string();
     thread::Builder::new().name(name.to_string()).spawn(move || {
         if catch_panic(work).is_none() {
-            log::error!("worker \"{own_name}\" has panicked: the scheduler exits");
-            logging::flush();
+            log::error!("worker \"{own_name}\" has panicked: the program exits");
+            log_file::flush();
             process::exit(EX_SOFTWARE);
         }
     })
 }
 
 /// Runs work that concerns one client only. A panic is logged and gives `None`.
-pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     // Callers must not use what `work` has left half done.
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -3,12 +3,12 @@
 //! A worker writes the text, since a disk or the reader of a pipe may be slow. The number of pieces
 //! that wait for it is limited. It wakes the loop whenever it has taken one.
 
-use crate::worker;
 use mio::Waker;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use zsched_service::worker;
 
 /// Size of a piece, in bytes. The loop composes one per turn.
 pub(crate) const CHUNK_SIZE: usize = 64 * 1024;
