@@ -32,7 +32,9 @@ impl Folder {
         Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a file below the folder for reading, but follows no link and waits for no pipe.
+    /// Opens a file below the folder for reading.
+    ///
+    /// Follows no link, and waits for no pipe.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -44,7 +44,9 @@ impl Dispatch {
         std::mem::take(&mut self.agents[agent].found_nothing)
     }
 
-    /// Counts a report of an agent about a recipient, which is of a vertex if it is loaded.
+    /// Counts a report of an agent about a recipient.
+    ///
+    /// The recipient is of a vertex if its message is loaded.
     pub(crate) fn count_report(
         &mut self,
         now: Timestamp,

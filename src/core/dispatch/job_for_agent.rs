@@ -88,7 +88,7 @@ impl Dispatch {
         self.free_agent = Some(FreeAgent { agent, former, burst });
     }
 
-    /// Gives another thread to an agent that has left its own, or sends it to the pool.
+    /// Gives another thread to an agent without one, or sends it to the pool.
     pub(crate) fn give_other_work(
         &mut self,
         queue: &mut Queue,

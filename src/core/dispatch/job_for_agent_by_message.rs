@@ -1,8 +1,8 @@
 //! Assignment of work in rings that choose by message ([`crate::queue::jobs`]).
 //!
-//! In such a ring a hungry agent belongs to no thread: it gets the next entry of the ring, and belongs to
-//! that thread until it is hungry again. It gets several entries at once only if they are the
-//! ring's next anyway.
+//! In such a ring a hungry agent belongs to no thread: it gets the next entry of the ring, and
+//! belongs to that thread until it is hungry again. It gets several entries at once only if they
+//! are the ring's next anyway.
 
 use crate::admission::Admission;
 use crate::context::Context;

@@ -1,8 +1,8 @@
 //! Which agent gets which job.
 //!
-//! [`ring_agents::RingAgents`] has the agents that deliver for the threads of a clause. A ready thread
-//! gets an agent in [`agent_for_thread`]. A hungry agent gets its next job in [`job_for_agent`]:
-//! begin with `give_work`.
+//! [`ring_agents::RingAgents`] has the agents that deliver for the threads of a clause. A ready
+//! thread gets an agent in [`agent_for_thread`]. A hungry agent gets its next job in
+//! [`job_for_agent`]: begin with `give_work`.
 
 pub mod agent;
 pub mod ring_agents;

@@ -1,4 +1,6 @@
-//! Recipients that expire, and notices to their senders that they are late ([`crate::queue::expiry`]).
+//! Recipients that expire, and notices to their senders that they are late.
+//!
+//! [`crate::queue::expiry`] has their times.
 
 use crate::Scheduler;
 use crate::action::StatusVerdict;

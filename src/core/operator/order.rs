@@ -173,7 +173,7 @@ pub enum OrderRefusal {
 pub struct PendingOrders {
     /// The effect of each, and the number of its parts that are not stored.
     orders: BTreeMap<OrderTicket, (Effect, u32)>,
-    /// The order that has been carried out in this event, and the threads that it has woken.
+    /// The order carried out in this event, and the threads that it has woken.
     #[serde(skip)]
     carried_out: Option<(OrderTicket, Vec<ThreadId>)>,
 }
@@ -253,7 +253,7 @@ impl PendingOrders {
         self.carried_out = Some((ticket, woken));
     }
 
-    /// Answers the order that has been carried out in this event, if all of it is stored.
+    /// Answers the order carried out in this event, if all of it is stored.
     pub(crate) fn answer(&mut self, queue: &Queue, cx: &mut Context) {
         let Some((ticket, woken)) = self.carried_out.take() else {
             return;

@@ -72,7 +72,7 @@ pub struct Rings {
     by_key: HashMap<RingKey, RingId>,
     /// Number of rings with jobs.
     with_jobs: usize,
-    /// Rings in which a thread may be able to get an agent now, or that may be unused.
+    /// Rings to settle: a thread may get an agent, or the ring may be unused.
     // Empty between two events.
     #[serde(skip)]
     changed: VecDeque<RingId>,

@@ -12,9 +12,9 @@ use zsched_spool::{OpenSpool, Spool, SpoolName, remove};
 
 /// A removal that takes longer has probably waited for the disk.
 const SLOW_REMOVAL: Duration = Duration::from_micros(200);
-/// Number of slow removals in a row after which several workers share the rest of a batch.
+/// Number of slow removals in a row after which several workers remove.
 ///
-/// They wait for the disk together. On a fast disk one worker is faster, as the removals from a
+/// They share the rest of the batch, and wait for the disk together. On a fast disk one worker is faster, as the removals from a
 /// folder exclude each other; a single slow one has waited for a processor.
 const SLOW_REMOVALS: usize = 3;
 

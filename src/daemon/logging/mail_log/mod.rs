@@ -9,8 +9,8 @@
 //!
 //! The addresses are in the control file. So the worker that removes control files composes the
 //! lines about recipients, too: the order of its requests ensures that the file is still there. It
-//! reads the file only if what the reader has found in it is no longer known ([`message_facts`]). The
-//! logs may be on another disk than the spool. Separate workers write them ([`BackgroundLog`]),
+//! reads the file only if what the reader has found in it is no longer known ([`message_facts`]).
+//! The logs may be on another disk than the spool. Separate workers write them ([`BackgroundLog`]),
 //! so that no removal waits for that disk.
 //!
 //! Lines about mail delay nothing. What waits to be written is limited; lines beyond the limit are

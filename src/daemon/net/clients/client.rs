@@ -218,8 +218,8 @@ impl Client {
 
     /// Fills the write buffer and sends it.
     ///
-    /// Returns the number of bytes added to the write buffer, and the demand of the session. `slots` is
-    /// the number of long answers that may still be started.
+    /// Returns the number of bytes added to the write buffer, and the demand of the session.
+    /// `slots` is the number of long answers that may still be started.
     pub(super) fn serve(
         &mut self,
         context: &mut SessionContext<'_>,
