@@ -4,6 +4,10 @@
 //! ([`notice`]). The recipients of a job that have the same sender and form are in one report,
 //! which goes to the router like a new message. The report of the agent is `ok3` with the spool id
 //! of that message: nothing else tells the sender.
+//!
+//! This crate decides which recipients share a report, and which form a report has. It must not
+//! know the queue or the scheduler, nor how a report is composed; that is the crate `report`. Begin
+//! with [`main`].
 
 mod installation;
 mod notice;

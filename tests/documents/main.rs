@@ -264,7 +264,7 @@ fn readme_commands_equal_tested_ones() {
     let readme = read("README.md");
     assert!(readme.contains("\n    cargo test\n"));
     let checks = read(".ci/run");
-    assert!(checks.contains("\ndefault_stages=(format lint documents test package)\n"));
+    assert!(checks.contains("\ndefault_stages=(format lint documents test bench package)\n"));
     assert!(checks.contains("\n    cargo test\n}\n"));
     assert!(readme.contains("target/release/scheduler --quick-start"));
 }

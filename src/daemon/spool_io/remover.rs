@@ -14,8 +14,9 @@ use zsched_spool::{OpenSpool, Spool, SpoolName, remove};
 const SLOW_REMOVAL: Duration = Duration::from_micros(200);
 /// Number of slow removals in a row after which several workers remove.
 ///
-/// They share the rest of the batch, and wait for the disk together. On a fast disk one worker is faster, as the removals from a
-/// folder exclude each other; a single slow one has waited for a processor.
+/// They share the rest of the batch, and wait for the disk together. On a fast disk one worker is
+/// faster, as the removals from a folder exclude each other; a single slow one has waited for a
+/// processor.
 const SLOW_REMOVALS: usize = 3;
 
 /// A message to be removed, and what else the writer knows about it.
