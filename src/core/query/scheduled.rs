@@ -5,26 +5,15 @@ use crate::query::why::{MAX_COUNTED, Reason, Wait, Why};
 use crate::queue::{MessageId, Thread};
 
 impl<'s> View<'s> {
-    /// The reason for a message that no operator holds, with its details.
-    pub(super) fn why_scheduled(self, message: MessageId) -> Why {
-        let messages = self.core.queue.messages();
-        match messages.schedules.next_opening(message, self.core.cx.now) {
-            Some(at) if messages[message].is_scheduled => {
-                Why::Scheduled { at, window: messages.schedules.window(message) }
-            }
-            _ if messages[message].is_kept() => Why::Kept,
-            _ => Why::Turn,
-        }
-    }
-
     /// The reason for a vertex of a message that is held back.
-    pub(super) fn reason_of_held_back(self, message: MessageId) -> Reason {
-        match self.core.queue.message(message).held {
-            true => Reason::Held,
-            false => match self.why_scheduled(message) {
-                Why::Scheduled { at, .. } => Reason::Scheduled(at),
-                _ => Reason::Kept,
-            },
+    pub(super) fn reason_of_held_back(self, id: MessageId) -> Reason {
+        let messages = self.core.queue.messages();
+        let message = &messages[id];
+        match messages.schedules.next_opening(id, self.core.cx.now) {
+            _ if message.held => Reason::Held,
+            Some(at) if message.is_scheduled => Reason::Scheduled(at),
+            _ if message.is_kept() => Reason::Kept,
+            _ => Reason::Turn,
         }
     }
 
@@ -38,7 +27,7 @@ impl<'s> View<'s> {
         for vertex in thread.held_back.iter(self.core.queue.vertices()).take(MAX_COUNTED) {
             counted += 1;
             let first = self.core.queue.vertex(vertex);
-            let why = self.why_held_back(first);
+            let why = self.why_of(vertex, false);
             match waits.iter_mut().find(|wait| wait.why.word() == why.word()) {
                 Some(wait) => {
                     wait.vertices += 1;

@@ -6,13 +6,10 @@
 
 use crate::dispatch::suspended_ring::StartFailure;
 use crate::dispatch::{AgentId, AgentState, Refusal};
-use crate::list::List;
 use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{
-    Destination, Ring, RingId, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState,
-};
+use crate::queue::{Destination, Ring, RingId, Thread, Unreachable, Vertex, VertexId, VertexState};
 use std::rc::Rc;
 use zsched_config::SourceLocation;
 use zsched_format::schedule::DayWindow;
@@ -265,13 +262,10 @@ impl<'s> View<'s> {
     /// The reasons for a thread, one by one.
     pub fn waits_of(self, thread: &'s Thread) -> impl Iterator<Item = Wait<'s>> {
         let with_agents = thread.agents.iter().filter_map(move |agent| self.why_agent(*agent));
-        let of_list = move |list: &'_ List<ThreadChain>,
-                            why: fn(View<'s>, &Thread, VertexId) -> Why| {
-            let first = list.first()?;
-            let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), self.core.queue.vertex(first), why))
-        };
-        let due = of_list(&thread.due, |view, thread, _| view.why_due(thread, None));
+        let due = thread.due.first().map(|first| {
+            let why = self.why_of(first, false);
+            self.wait(thread, thread.due.len(), self.core.queue.vertex(first), why)
+        });
         let waiting = self.waits_of_waves(thread);
         let held_back = self.waits_of_held_back(thread);
         with_agents.chain(due).chain(waiting).chain(held_back)
@@ -282,8 +276,8 @@ impl<'s> View<'s> {
     /// Waves with the same reason are combined.
     fn waits_of_waves(self, thread: &'s Thread) -> Vec<Wait<'s>> {
         let mut waits: Vec<Wait<'_>> = Vec::new();
-        for (wave, vertices, first) in thread.waiting.waves() {
-            let why = self.why_waiting(thread, wave);
+        for (_, vertices, first) in thread.waiting.waves() {
+            let why = self.why_of(first, false);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
                 None => waits.push(self.wait(thread, vertices, self.core.queue.vertex(first), why)),
@@ -303,12 +297,7 @@ impl<'s> View<'s> {
     /// The reason for a vertex, with its details.
     pub fn why_vertex(self, queued: &QueuedVertex<'s>) -> Wait<'s> {
         let QueuedVertex { id, vertex, thread, .. } = *queued;
-        let why = match vertex.state {
-            VertexState::Due => self.why_due(thread, Some(id)),
-            VertexState::Waiting => self.why_waiting(thread, vertex.wave),
-            VertexState::Held => self.why_held_back(vertex),
-            VertexState::Fed | VertexState::Finished => self.why_fed(id),
-        };
+        let why = self.why_of(id, true);
         let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(queued) };
         Wait { rank, ..self.wait(thread, 1, vertex, why) }
     }
@@ -364,43 +353,6 @@ impl<'s> View<'s> {
             since,
             heard: agent.progress_at,
             jobs: agent.jobs().count(),
-        }
-    }
-
-    pub(super) fn why_held_back(self, vertex: &Vertex) -> Why {
-        let message = self.core.queue.message(vertex.message);
-        match self.core.overrides.hold_of_message(message.spool_id()).cloned() {
-            Some(hold) => Why::Held { hold },
-            None => self.why_scheduled(vertex.message),
-        }
-    }
-
-    fn why_held(self, thread: &Thread) -> Option<Why> {
-        let hold =
-            self.core.overrides.hold_of(&thread.destination, self.core.queue.ring(thread.ring));
-        // Without a hold it is about to be released: releases go from thread to thread.
-        let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
-        thread.held.then(why)
-    }
-
-    fn why_waiting(self, thread: &Thread, wave: u8) -> Why {
-        if let Some(why) = self.why_held(thread) {
-            return why;
-        }
-        self.why_until(thread, thread.waiting.wakeup(wave))
-    }
-
-    /// The reason for a wait until a time, or for a request.
-    fn why_until(self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.core.queue.ring(thread.ring).clause;
-        match until {
-            Some(at) => {
-                let known = thread.retry.unreachable.clone();
-                let unreachable = known.filter(|known| known.until == at);
-                let at = self.core.queue.to_present_clock(thread, at);
-                Why::Retry { at, unreachable, line: clause.location_of("retries") }
-            }
-            None => Why::Request { line: clause.location_of("queueonly") },
         }
     }
 
@@ -464,14 +416,32 @@ impl<'s> View<'s> {
         self.ring_agents(thread.ring).refusal.map_or(Reason::Turn, Reason::Refused)
     }
 
-    /// The reason for due vertices, with its details.
+    /// The reason for which a vertex waits, with its details.
     ///
-    /// They are all of a thread, or one of them.
-    fn why_due(self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+    /// The number of vertices before it counts only if it is `alone`: it may stand for all of its
+    /// thread that have the same reason.
+    pub(super) fn why_of(self, id: VertexId, alone: bool) -> Why {
+        let vertex = self.core.queue.vertex(id);
+        let thread = self.core.queue.thread(vertex.thread);
         let ring = self.core.queue.ring(thread.ring);
-        match self.reason_of_due(thread) {
-            Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
-            Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
+        match self.reason_of(id) {
+            Reason::AtWork => self.why_fed(id),
+            Reason::Held => {
+                // Without a hold it is about to be released: releases go from thread to thread.
+                self.hold_of(vertex).map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() })
+            }
+            Reason::Scheduled(at) => {
+                let schedules = &self.core.queue.messages().schedules;
+                Why::Scheduled { at, window: schedules.window(vertex.message) }
+            }
+            Reason::Kept => Why::Kept,
+            Reason::Retry(at) => {
+                let present = |time| self.core.queue.to_present_clock(thread, time);
+                let known = thread.retry.unreachable.clone();
+                let unreachable = known.filter(|known| present(known.until) == at);
+                Why::Retry { at, unreachable, line: ring.clause.location_of("retries") }
+            }
+            Reason::Request => Why::Request { line: ring.clause.location_of("queueonly") },
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
                 let newest =
@@ -479,9 +449,9 @@ impl<'s> View<'s> {
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
-                let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
+                let before = (alone && ring.jobs.is_none()).then(|| {
                     let mut due = thread.due.iter(self.core.queue.vertices()).take(MAX_COUNTED);
-                    due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
+                    due.position(|other| other == id).unwrap_or(MAX_COUNTED)
                 });
                 let max = self.core.queue.max_thread(thread) as usize;
                 let origin = self.origin_of_thread_limit(thread);
@@ -494,8 +464,18 @@ impl<'s> View<'s> {
                 }
                 _ => self.refused(thread.ring, refusal),
             },
-            Reason::AtWork | Reason::Scheduled(_) | Reason::Kept | Reason::Turn => Why::Turn,
+            Reason::Turn => Why::Turn,
         }
+    }
+
+    /// The hold of the message of a vertex, or of its destination.
+    fn hold_of(self, vertex: &Vertex) -> Option<&'s Hold> {
+        let overrides = &self.core.overrides;
+        if vertex.state == VertexState::Held {
+            return overrides.hold_of_message(self.core.queue.message(vertex.message).spool_id());
+        }
+        let thread = self.core.queue.thread(vertex.thread);
+        overrides.hold_of(&thread.destination, self.core.queue.ring(thread.ring))
     }
 
     fn origin(self, ring: &Ring, limit: LimitName) -> Origin {
