@@ -6,8 +6,8 @@ use crate::dispatch::window::WindowId;
 use crate::queue::{MessageId, Queue, RingId, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use zsched_bulk::JobId;
 use zsched_format::time::{ClockStep, Timestamp};
-use zsched_spool::bulk::JobId;
 
 /// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

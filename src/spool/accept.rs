@@ -16,6 +16,7 @@ use super::submit::Submitter;
 use super::sync::{Synced, sync_together};
 use super::temp_file::TempFile;
 use super::{SpoolName, folder};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -40,14 +41,25 @@ pub struct RoutedSubmission {
 }
 
 /// Why a submission was not accepted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum AcceptError {
     /// It is still in `router/`.
-    #[error("{0}")]
     NotTaken(io::Error),
     /// It is in `queue/`, and its control file is hidden: [`unfinished`](super::unfinished).
-    #[error("{0}; its control file stays hidden for now")]
     Unfinished(io::Error),
+}
+
+impl std::error::Error for AcceptError {}
+
+impl fmt::Display for AcceptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AcceptError::NotTaken(error) => write!(f, "{error}"),
+            AcceptError::Unfinished(error) => {
+                write!(f, "{error}; its control file stays hidden for now")
+            }
+        }
+    }
 }
 
 /// A submission between the steps.

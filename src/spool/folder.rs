@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zsched_sys as sys;
 
 /// Mode of a folder that only the mail system writes to. Files in it get the folder's group.
-pub(crate) const MAIL_FOLDER_MODE: u32 = 0o2750;
+pub const MAIL_FOLDER_MODE: u32 = 0o2750;
 /// Mode of a folder that any user may put files into, but not list.
 ///
 /// Files in it get the folder's group, and only their owners, or that of the folder, remove them.

@@ -64,9 +64,6 @@ pub mod orphans;
 pub mod removals;
 pub mod remove;
 
-// One message for very many recipients.
-pub mod bulk;
-
 // New mail.
 mod abandoned;
 pub mod accept;
@@ -77,8 +74,8 @@ pub mod unfinished;
 // Tools.
 pub mod atomic_write;
 pub mod memory_file;
-mod sync;
-mod temp_file;
+pub mod sync;
+pub mod temp_file;
 
 pub use abandoned::remove_abandoned;
 pub use arrival::{Arrival, Deadline, Group, Portion, Schedule};
@@ -138,6 +135,11 @@ pub fn describe_folder_error(folder: &Path, error: &io::Error) -> String {
 }
 
 impl Spool {
+    /// The folder of bulk jobs. It is created with the first one.
+    pub fn bulk(&self) -> PathBuf {
+        self.postoffice.join("bulk")
+    }
+
     /// Creates the spool under `postoffice`, without accessing it.
     pub fn new(postoffice: impl Into<PathBuf>) -> Spool {
         let postoffice = postoffice.into();

@@ -132,7 +132,7 @@ impl Submitter {
     }
 
     /// The folders of a message and of its control file, which are created if needed.
-    pub(super) fn folders(&self, name: &SpoolName) -> io::Result<(PathBuf, PathBuf)> {
+    pub fn folders(&self, name: &SpoolName) -> io::Result<(PathBuf, PathBuf)> {
         let below = |top| folder::make_below(top, name.folder(), self.sync);
         Ok((below(self.spool.queue())?, below(self.spool.transport())?))
     }
@@ -140,7 +140,7 @@ impl Submitter {
     /// Writes a control file under a hidden name, without syncing it.
     ///
     /// It is locked while this process works on it: see [`unfinished`](super::unfinished).
-    pub(super) fn hidden_control_file(
+    pub fn hidden_control_file(
         &self,
         folder: &Path,
         name: &SpoolName,

@@ -11,9 +11,11 @@ use zsched_sys as sys;
 const MAX_SYNCING: usize = 32;
 
 /// What became of a file, and of the folder that has its name.
-pub(crate) struct Synced {
-    pub(crate) file: io::Result<()>,
-    pub(crate) folder: io::Result<()>,
+pub struct Synced {
+    /// The result for the file.
+    pub file: io::Result<()>,
+    /// The result for the folder.
+    pub folder: io::Result<()>,
 }
 
 /// A file or folder to be synced, and what became of it.
@@ -34,7 +36,7 @@ impl Job<'_> {
 /// Syncs files, each unless it is `None`, and the folders beside them, each once.
 ///
 /// Returns one result for each pair, in their order.
-pub(crate) fn sync_together(pairs: Vec<(Option<&File>, PathBuf)>) -> Vec<Synced> {
+pub fn sync_together(pairs: Vec<(Option<&File>, PathBuf)>) -> Vec<Synced> {
     let (files, places): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     let new = |file, folder| Job { file, folder, result: Ok(()) };
     let mut jobs: Vec<Job<'_>> = files.iter().map(|file| new(*file, None)).collect();

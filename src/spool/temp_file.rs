@@ -17,7 +17,7 @@ const MODE: u32 = 0o600;
 /// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
 /// that it has by then.
 #[derive(Debug)]
-pub(crate) struct TempFile {
+pub struct TempFile {
     path: PathBuf,
     file: File,
     is_kept: bool,
@@ -59,7 +59,7 @@ impl TempFile {
     }
 
     /// The file, open for reading and writing.
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         &self.file
     }
 
@@ -80,7 +80,7 @@ impl TempFile {
     }
 
     /// Renames the file. The new name must be free.
-    pub(crate) fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
+    pub fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
         let to = to.into();
         match sys::rename_new(&self.path, &to) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -98,7 +98,7 @@ impl TempFile {
     }
 
     /// Marks the file as complete, so that it stays.
-    pub(crate) fn keep(mut self) {
+    pub fn keep(mut self) {
         self.stay();
     }
 

@@ -3,9 +3,9 @@
 use crate::operator::order::OrderTicket;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use zsched_spool::bulk::cut::{BulkDestination, RecipientCounts};
-use zsched_spool::bulk::recipient::Status;
-use zsched_spool::bulk::{BulkOrders, BulkParameters, JobId, PacketNumber};
+use zsched_bulk::cut::{BulkDestination, RecipientCounts};
+use zsched_bulk::recipient::Status;
+use zsched_bulk::{BulkOrders, BulkParameters, JobId, PacketNumber};
 
 /// A fact about bulk jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -4,9 +4,9 @@ use super::{OpenedJob, time};
 use crate::queue::Destination;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use zsched_bulk::cut::{BulkDestination, RecipientCounts};
+use zsched_bulk::{BulkOrders, MAX_SHARE, PacketNumber};
 use zsched_format::time::Timestamp;
-use zsched_spool::bulk::cut::{BulkDestination, RecipientCounts};
-use zsched_spool::bulk::{BulkOrders, MAX_SHARE, PacketNumber};
 
 /// A job that is not finished.
 #[derive(Serialize, Deserialize)]

@@ -34,10 +34,10 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use zsched_bulk::cut::{BulkDestination, RecipientCounts};
+use zsched_bulk::recipient::Status;
+use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
 use zsched_format::time::Timestamp;
-use zsched_spool::bulk::cut::{BulkDestination, RecipientCounts};
-use zsched_spool::bulk::recipient::Status;
-use zsched_spool::bulk::{JobId, MAX_SHARE, PacketNumber};
 
 /// Maximum number of packets ahead of a job.
 const MAX_AHEAD: u32 = 400;

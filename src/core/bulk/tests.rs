@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{Event, Order, Settings};
+use zsched_bulk::{BulkOrders, BulkParameters};
 use zsched_config::Config;
-use zsched_spool::bulk::{BulkOrders, BulkParameters};
 
 const JOB: &str = "000001";
 

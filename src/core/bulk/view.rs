@@ -3,9 +3,9 @@
 use super::job::{Job, Rest};
 use crate::Scheduler;
 use crate::queue::Destination;
+use zsched_bulk::cut::RecipientCounts;
+use zsched_bulk::{JobId, PacketNumber};
 use zsched_format::time::Timestamp;
-use zsched_spool::bulk::cut::RecipientCounts;
-use zsched_spool::bulk::{JobId, PacketNumber};
 
 /// A job that is not finished.
 pub struct JobView<'s> {

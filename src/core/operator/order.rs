@@ -18,9 +18,9 @@ use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use zsched_bulk::JobId;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
-use zsched_spool::bulk::JobId;
 
 /// Names an order until it is answered.
 pub type OrderTicket = u64;

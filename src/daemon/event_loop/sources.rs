@@ -10,6 +10,7 @@ use crate::spool_io::{BulkRequest, Completion, FileNews, SpoolIo};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
+use zsched_bulk::PacketNumber;
 use zsched_core::bulk::BulkEvent;
 use zsched_core::intake::ReadDecision;
 use zsched_core::{AgentId, Event, RereadResult};
@@ -18,7 +19,6 @@ use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_service::is_single_connection_error;
 use zsched_spool::SpoolName;
-use zsched_spool::bulk::PacketNumber;
 use zsched_spool::load::LoadResult;
 use zsched_spool::obsoletes::Obsoleted;
 

@@ -7,12 +7,12 @@ use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
+use zsched_bulk::draft;
 use zsched_config::{BindAddress, MailqSocket, TcpPort};
 use zsched_mailq_protocol::port;
 use zsched_mailq_server::acl::Peer;
 use zsched_service::bind_socket;
 use zsched_spool::SpoolName;
-use zsched_spool::bulk::draft;
 use zsched_sys as sys;
 
 /// Mode of a MAILQ socket: all users may connect.

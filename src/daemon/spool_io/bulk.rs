@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use zsched_bulk::cut::{MadePacket, OpenJob};
+use zsched_bulk::packet::{self, ExistingPacket};
+use zsched_bulk::{JobId, draft, result};
 use zsched_core::bulk::{BulkAction, BulkEvent, OpenedJob};
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_spool::bulk::cut::{MadePacket, OpenJob};
-use zsched_spool::bulk::packet::{self, ExistingPacket};
-use zsched_spool::bulk::{self, JobId, draft, result};
 use zsched_spool::submit::Submitter;
 use zsched_spool::{HashLevel, Spool, SpoolName, unfinished};
 
@@ -76,7 +76,7 @@ impl BulkWorker {
     /// Opens the jobs that are new.
     fn find(&mut self) {
         self.remove_old();
-        let new = match bulk::list(self.spool()) {
+        let new = match zsched_bulk::list(self.spool()) {
             Ok(jobs) => jobs.into_iter().filter(|job| self.is_new(*job)).collect::<Vec<_>>(),
             Err(error) => {
                 return log::error!("{}: {error}", self.spool().bulk().display());
@@ -92,7 +92,8 @@ impl BulkWorker {
     }
 
     fn is_new(&self, job: JobId) -> bool {
-        !self.jobs.contains_key(&job) && !bulk::is_finished(self.spool(), job).unwrap_or(false)
+        !self.jobs.contains_key(&job)
+            && !zsched_bulk::is_finished(self.spool(), job).unwrap_or(false)
     }
 
     fn open(&mut self, id: JobId, packets: &[ExistingPacket]) {

@@ -3,9 +3,9 @@
 use super::parallel::for_each_in_parallel;
 use super::{Completion, CompletionSender};
 use crate::logging::syslog;
+use zsched_bulk::status as bulk_status;
 use zsched_core::Note;
 use zsched_spool::Spool;
-use zsched_spool::bulk::status as bulk_status;
 use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
 use zsched_spool::tally::{RecipientTally, tally};
 

@@ -10,8 +10,8 @@ use crate::logging::syslog;
 use crate::reports::{ReportComposer, ReportPolicy};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
+use zsched_bulk::PacketNumber;
 use zsched_core::SenderReportTicket;
-use zsched_spool::bulk::{self, PacketNumber};
 use zsched_spool::report::{self, OwedReports, SendResult, UnreportedRest};
 use zsched_spool::submit::notify;
 use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
@@ -71,7 +71,7 @@ impl Reporter {
 
     /// Returns true if the job of a packet is over: the packet is an ordinary message.
     fn is_exported(&self, packet: PacketNumber) -> bool {
-        matches!(bulk::is_open(&self.spool, packet.job), Ok(false))
+        matches!(zsched_bulk::is_open(&self.spool, packet.job), Ok(false))
     }
 
     /// Puts messages back that former versions have kept in `postman/`: the next scan finds them.

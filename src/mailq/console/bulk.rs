@@ -11,10 +11,10 @@ use crate::screen::Screen;
 use crate::table::{Column, print_table};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use zsched_bulk::export::{Export, ExportError};
+use zsched_bulk::{JobId, PacketNumber, result};
 use zsched_mailq_protocol::schema::BulkJobStatus;
 use zsched_spool::Spool;
-use zsched_spool::bulk::export::{Export, ExportError};
-use zsched_spool::bulk::{self, JobId, PacketNumber, result};
 use zsched_sys as sys;
 
 /// Maximum number of full destinations that are shown.
@@ -53,7 +53,7 @@ pub(super) fn export(
 ) -> Result<(), Failure> {
     let spool = installation.spool();
     let jobs = match id {
-        ALL_JOBS => bulk::list(spool)?,
+        ALL_JOBS => zsched_bulk::list(spool)?,
         _ => vec![job_id(id)?],
     };
     let failed = |error: ExportError| match error {
@@ -67,7 +67,7 @@ pub(super) fn export(
         writeln!(
             screen,
             "Job {job} is exported. Its result is {}",
-            spool.bulk_result(job).display()
+            zsched_bulk::result_file(spool, job).display()
         )?;
     }
     Ok(())
@@ -113,7 +113,7 @@ pub(super) fn show(
             print(std::slice::from_ref(status), screen)?;
             print_details(status, possible_duplicates(spool, job), screen)
         }
-        _ if spool.bulk_result(job).exists() => {
+        _ if zsched_bulk::result_file(spool, job).exists() => {
             let counts = result::counts(spool, job)?;
             writeln!(
                 screen,
@@ -124,7 +124,11 @@ pub(super) fn show(
                 counts.aside,
                 counts.dropped
             )?;
-            Ok(writeln!(screen, "Its result is {}", spool.bulk_result(job).display())?)
+            Ok(writeln!(
+                screen,
+                "Its result is {}",
+                zsched_bulk::result_file(spool, job).display()
+            )?)
         }
         _ => found.map(drop),
     }

@@ -7,10 +7,10 @@ use super::task::{AdminCommand, Answer, Reply, ReplyResult, SessionContext, Step
 use log::LevelFilter;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use zsched_bulk::{JobId, JobIdError, MAX_SHARE};
 use zsched_core::Order;
 use zsched_core::bulk::BulkOrder;
 use zsched_format::printable;
-use zsched_spool::bulk::{JobId, JobIdError, MAX_SHARE};
 
 /// Log levels by name.
 const LEVELS: [(&str, LevelFilter); 5] = [

@@ -5,10 +5,10 @@ use crate::v2::arguments::Arguments;
 use crate::v2::outcome::NO_JOB;
 use crate::v2::rows::objects;
 use crate::v2::task::{Reply, ReplyResult, SessionContext};
+use zsched_bulk::{JobId, JobIdError};
 use zsched_core::bulk::view::{JobState, JobView};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{BulkJobStatus, FullDestination};
-use zsched_spool::bulk::{JobId, JobIdError};
 
 /// Maximum number of full destinations of a job that are listed.
 const MAX_FULL_LISTED: usize = 100;

@@ -1,10 +1,10 @@
 //! Names of jobs and of their packets.
 
-use crate::{HashFolder, HashLevel, SpoolName};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
 /// Digits of a job's name: no letter that looks like another digit (Crockford's base 32).
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";

@@ -20,7 +20,9 @@
 //! ([`status`]). A kill between both repeats that. So a recipient is either final in `recipients`,
 //! or in a packet, or still to be cut.
 //!
-//! This module must not know when a packet is cut: the core decides that.
+//! This crate decides how a job is stored, which recipients are in a packet, and what is written
+//! about them. It must not know when a packet is cut: the core decides that. Begin with [`draft`].
+#![warn(unreachable_pub)]
 
 pub mod cut;
 pub mod draft;
@@ -40,10 +42,10 @@ mod tests;
 pub use id::{JobId, JobIdError, PacketNumber};
 pub use parameters::{BulkOrders, BulkParameters, MAX_SHARE};
 
-use super::Spool;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use zsched_spool::{Spool, folder};
 use zsched_sys::if_exists;
 
 /// Names of the files of a job.
@@ -58,21 +60,14 @@ const RESULT: &str = "result";
 /// Beginning of the name of a job's folder before the commit.
 const UNFINISHED: &str = ".new-";
 
-impl Spool {
-    /// The folder of bulk jobs. It is created with the first one.
-    pub fn bulk(&self) -> PathBuf {
-        self.postoffice().join("bulk")
-    }
+/// The folder of a job.
+pub fn job_folder(spool: &Spool, job: JobId) -> PathBuf {
+    spool.bulk().join(job.to_string())
+}
 
-    /// The folder of a job.
-    pub fn bulk_job(&self, job: JobId) -> PathBuf {
-        self.bulk().join(job.to_string())
-    }
-
-    /// The result of a job: a line for each recipient. It exists once the job is finished.
-    pub fn bulk_result(&self, job: JobId) -> PathBuf {
-        self.bulk_job(job).join(RESULT)
-    }
+/// The result of a job: a line for each recipient. It exists once the job is finished.
+pub fn result_file(spool: &Spool, job: JobId) -> PathBuf {
+    job_folder(spool, job).join(RESULT)
 }
 
 /// Lists the jobs of a spool, finished ones included, in ascending order.
@@ -90,12 +85,12 @@ pub fn list(spool: &Spool) -> io::Result<Vec<JobId>> {
 
 /// Returns true if a job has a result, so that nothing is left to do.
 pub fn is_finished(spool: &Spool, job: JobId) -> io::Result<bool> {
-    super::folder::exists(&spool.bulk_result(job))
+    folder::exists(&result_file(spool, job))
 }
 
 /// Returns true while a job is not over.
 ///
 /// Its result takes the place of reports then.
 pub fn is_open(spool: &Spool, job: JobId) -> io::Result<bool> {
-    super::folder::exists(&spool.bulk_job(job).join(RECIPIENTS))
+    folder::exists(&job_folder(spool, job).join(RECIPIENTS))
 }

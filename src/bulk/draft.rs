@@ -12,14 +12,17 @@
 use super::merge::HeaderTemplate;
 use super::recipient::{RecipientLine, RecipientLineError};
 use super::sorter::LineSorter;
-use super::{BulkParameters, INDEX, JOB, JobId, MESSAGE, RECIPIENTS, UNFINISHED, list};
-use crate::Spool;
-use crate::folder::{self, MAIL_FOLDER_MODE};
+use super::{
+    BulkParameters, INDEX, JOB, JobId, MESSAGE, RECIPIENTS, UNFINISHED, job_folder, list,
+    result_file,
+};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use zsched_spool::Spool;
+use zsched_spool::folder::{self, MAIL_FOLDER_MODE};
 use zsched_sys as sys;
 
 /// The datagram to the scheduler's notify socket about a new job.
@@ -219,7 +222,7 @@ impl JobDraft {
             }
             let id = JobId::of_key(key, attempt);
             // A folder cannot be renamed over one with files.
-            match fs::rename(&self.folder, self.spool.bulk_job(id)) {
+            match fs::rename(&self.folder, job_folder(&self.spool, id)) {
                 Ok(()) => {
                     self.is_committed = true;
                     File::open(self.spool.bulk())?.sync_all()?;
@@ -300,14 +303,14 @@ fn give_to_owner(path: &Path, like: &Path) -> io::Result<()> {
 pub fn remove_old(spool: &Spool, now: i64) -> io::Result<u32> {
     let mut count = 0;
     for job in list(spool)? {
-        let Some(result) = sys::if_exists(fs::metadata(spool.bulk_result(job)))? else {
+        let Some(result) = sys::if_exists(fs::metadata(result_file(spool, job)))? else {
             continue;
         };
         let parameters = BulkParameters::read(spool, job)?;
         if result.mtime().saturating_add(i64::from(parameters.keep)) < now {
             // After a kill the next submission removes the rest.
             let old = spool.bulk().join(format!("{UNFINISHED}{}-old-{job}", std::process::id()));
-            fs::rename(spool.bulk_job(job), &old)?;
+            fs::rename(job_folder(spool, job), &old)?;
             fs::remove_dir_all(&old)?;
             count += 1;
         }

@@ -3,15 +3,15 @@
 use super::cut::renew_message;
 use super::merge::HeaderTemplate;
 use super::recipient::{RecipientLine, SENDER_FIELD};
-use super::{BulkParameters, JobId, MESSAGE, PacketNumber};
-use crate::scan::{ScanLimits, scan};
-use crate::submit::Submitter;
-use crate::{Spool, SpoolName, folder};
+use super::{BulkParameters, JobId, MESSAGE, PacketNumber, job_folder};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
 use zsched_format::control_file::{self};
+use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::submit::Submitter;
+use zsched_spool::{Spool, SpoolName, folder};
 use zsched_sys as sys;
 
 /// Maximum age of the message of a new packet, in seconds.
@@ -58,7 +58,7 @@ pub(super) fn make(
     let mut control = submitter.hidden_control_file(&control_folder, &name, &text)?;
     control.file().sync_data()?;
     renew_message(&submitter.spool, number.job, MAX_MESSAGE_AGE)?;
-    let message = submitter.spool.bulk_job(number.job).join(MESSAGE);
+    let message = job_folder(&submitter.spool, number.job).join(MESSAGE);
     let link = submitter.spool.message_file(&name);
     match fs::hard_link(&message, &link) {
         // A kill has left it, before there was a control file.

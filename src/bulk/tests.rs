@@ -7,12 +7,12 @@ use super::packet::existing;
 use super::recipient::Status;
 use super::status::StatusWriter;
 use super::*;
-use crate::submit::Submitter;
-use crate::{HashLevel, OpenSpool, SpoolName, remove};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{self, Tag};
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, OpenSpool, SpoolName, remove};
 
 const MESSAGE_TEXT: &[u8] = b"Subject: news\nTo: {{name}}\n\nbody\n";
 /// The part of it that the headers are.
@@ -120,7 +120,7 @@ fn recipients_are_grouped_and_repeated_ones_dropped() {
     let lines = ["b@y", "a@x\tn=1", "c@X", "a@x", "d@x", "a@x\tn=2", "A@x"];
     let job = place.submit("k", &lines);
     assert_eq!((job.recipients, job.repeated, job.is_new), (5, 2, true));
-    let folder = place.spool().bulk_job(job.id);
+    let folder = job_folder(place.spool(), job.id);
     let text = |name: &str| fs::read_to_string(folder.join(name)).expect("a file");
     assert_eq!(text(RECIPIENTS), " A@x\n a@x\n c@x\n d@x\n b@y\n");
     assert_eq!(text(INDEX), "0 4 c x\n20 1 c y\n");
@@ -204,10 +204,10 @@ fn each_recipient_is_cut_once_despite_restarts() {
     let counts = result::write(place.spool(), id).expect("finished");
     assert_eq!((counts.all, counts.pending, counts.delivered + counts.failed), (60, 0, 60));
     assert_eq!(result::counts(place.spool(), id).expect("read"), counts);
-    let text = fs::read_to_string(place.spool().bulk_result(id)).expect("a result");
+    let text = fs::read_to_string(result_file(place.spool(), id)).expect("a result");
     assert_eq!(text.lines().count(), 60);
     assert!(is_finished(place.spool(), id).expect("read"));
-    assert_eq!(fs::read_dir(place.spool().bulk_job(id)).expect("listed").count(), 2);
+    assert_eq!(fs::read_dir(job_folder(place.spool(), id)).expect("listed").count(), 2);
     for folder in ["queue/", "transport/"] {
         let files = fs::read_dir(place.spool().postoffice().join(folder)).expect("listed");
         let is_file = |entry: &fs::DirEntry| entry.path().is_file();
@@ -321,7 +321,7 @@ fn exported_job_leaves_ordinary_messages_for_all_without_outcome() {
         }
     }
     users.sort();
-    let text = fs::read_to_string(place.spool().bulk_result(id)).expect("a result");
+    let text = fs::read_to_string(result_file(place.spool(), id)).expect("a result");
     let exported = text.lines().filter_map(|line| line.strip_prefix("exported\t"));
     let mut exported: Vec<String> = exported.map(|line| line.trim().to_string()).collect();
     exported.sort();
@@ -340,7 +340,7 @@ fn export_respects_time_deadline_and_cancellation() {
     let over = place.submit_with("2", &["a@x"], b"", |job| job.deadline = Some(1)).id;
     for (job, word) in [(later, "cancelled"), (over, "too-late")] {
         assert_eq!(export.export(job).expect("exported").dropped, 1);
-        let text = fs::read_to_string(place.spool().bulk_result(job)).expect("a result");
+        let text = fs::read_to_string(result_file(place.spool(), job)).expect("a result");
         assert_eq!(text, format!("{word}\ta@x\t\n"));
     }
     assert_eq!(existing(place.spool()).expect("listed"), []);

@@ -7,13 +7,13 @@
 
 use super::cut::{RecipientCounts, count, for_each_line};
 use super::recipient::{RecipientLine, Status};
-use super::{FAILURES, INDEX, JobId, MESSAGE, ORDERS, RECIPIENTS, RESULT};
-use crate::Spool;
-use crate::atomic_write::write_atomically;
+use super::{FAILURES, INDEX, JobId, MESSAGE, ORDERS, RECIPIENTS, RESULT, job_folder, result_file};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
+use zsched_spool::Spool;
+use zsched_spool::atomic_write::write_atomically;
 use zsched_sys::if_exists;
 
 /// Maximum length of the text about a failure in the result, in bytes.
@@ -23,7 +23,7 @@ const MAX_TEXT_LEN: usize = 1000;
 ///
 /// If recipients are pending, nothing is written. Can be called again after a kill.
 pub fn write(spool: &Spool, job: JobId) -> io::Result<RecipientCounts> {
-    let folder = spool.bulk_job(job);
+    let folder = job_folder(spool, job);
     let recipients = File::open(folder.join(RECIPIENTS))?;
     let counts = count(&recipients)?;
     if counts.pending > 0 {
@@ -48,7 +48,7 @@ pub fn write(spool: &Spool, job: JobId) -> io::Result<RecipientCounts> {
 
 /// Removes the files that a finished job no longer needs.
 pub fn clean_up(spool: &Spool, job: JobId) -> io::Result<()> {
-    let folder = spool.bulk_job(job);
+    let folder = job_folder(spool, job);
     for file in [FAILURES, ORDERS, INDEX, MESSAGE, RECIPIENTS] {
         if_exists(fs::remove_file(folder.join(file)))?;
     }
@@ -58,7 +58,7 @@ pub fn clean_up(spool: &Spool, job: JobId) -> io::Result<()> {
 /// Counts the recipients in the result of a finished job.
 pub fn counts(spool: &Spool, job: JobId) -> io::Result<RecipientCounts> {
     let mut counts = RecipientCounts::default();
-    for line in BufReader::new(File::open(spool.bulk_result(job))?).split(b'\n') {
+    for line in BufReader::new(File::open(result_file(spool, job))?).split(b'\n') {
         let line = line?;
         let word = line.split(|byte| *byte == b'\t').next().unwrap_or_default();
         if let Some(status) = Status::of_word(word) {

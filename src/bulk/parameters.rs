@@ -2,15 +2,15 @@
 //!
 //! Both files have a line `NAME VALUE` for each value that is set.
 
-use super::{JOB, JobId, ORDERS};
-use crate::Spool;
-use crate::atomic_write::write_atomically;
+use super::{JOB, JobId, ORDERS, job_folder};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::str::FromStr;
+use zsched_spool::Spool;
+use zsched_spool::atomic_write::write_atomically;
 use zsched_sys::if_exists;
 
 /// The share that limits nothing, in percent.
@@ -132,7 +132,7 @@ impl BulkOrders {
 
     /// Replaces the orders about a job, and returns when they are on disk.
     pub fn write(&self, spool: &Spool, job: JobId) -> io::Result<()> {
-        write_atomically(&spool.bulk_job(job).join(ORDERS), |out| {
+        write_atomically(&job_folder(spool, job).join(ORDERS), |out| {
             put(out, "paused", self.is_paused.then_some("yes"))?;
             put(out, "cancelled", self.is_cancelled.then_some("yes"))?;
             put(out, "packet-size", self.packet_size)?;
@@ -161,7 +161,7 @@ struct Lines {
 
 impl Lines {
     fn read(spool: &Spool, job: JobId, file: &str) -> io::Result<Lines> {
-        let path = spool.bulk_job(job).join(file);
+        let path = job_folder(spool, job).join(file);
         Ok(Lines { text: fs::read_to_string(&path)?, path: path.display().to_string() })
     }
 

@@ -16,16 +16,16 @@ use super::packet::{self, ExistingPacket};
 use super::recipient::Status;
 use super::status::StatusWriter;
 use super::{JobId, is_finished, result};
-use crate::processes::Process;
-use crate::submit::Submitter;
-use crate::sync::sync_together;
-use crate::{HashLevel, Spool, SpoolName, unfinished};
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use zsched_format::time::{Timestamp, format_time};
+use zsched_spool::processes::Process;
+use zsched_spool::submit::Submitter;
+use zsched_spool::sync::sync_together;
+use zsched_spool::{HashLevel, Spool, SpoolName, unfinished};
 use zsched_sys as sys;
 
 /// Maximum number of recipients of a control file that an export writes.

@@ -9,9 +9,7 @@
 use super::cut::RecipientCounts;
 use super::packet::job_of;
 use super::recipient::Status;
-use super::{FAILURES, JobId, PacketNumber, RECIPIENTS};
-use crate::note::OutcomeKind;
-use crate::{Spool, SpoolName};
+use super::{FAILURES, JobId, PacketNumber, RECIPIENTS, job_folder};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -19,6 +17,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Tag};
 use zsched_format::printable;
+use zsched_spool::note::OutcomeKind;
+use zsched_spool::{Spool, SpoolName};
 use zsched_sys as sys;
 
 /// A packet whose status bytes are written.
@@ -43,7 +43,7 @@ struct JobFiles {
 
 impl JobFiles {
     fn open(spool: &Spool, job: JobId) -> io::Result<JobFiles> {
-        let folder = spool.bulk_job(job);
+        let folder = job_folder(spool, job);
         let recipients = OpenOptions::new().read(true).write(true).open(folder.join(RECIPIENTS))?;
         let mut append = OpenOptions::new();
         let failures = append.append(true).create(true).mode(0o600).open(folder.join(FAILURES))?;

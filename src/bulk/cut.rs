@@ -3,15 +3,17 @@
 use super::merge::HeaderTemplate;
 use super::packet::{self, ExistingPacket, PacketContents};
 use super::recipient::{RecipientLine, Status};
-use super::{BulkOrders, BulkParameters, INDEX, JobId, MESSAGE, PacketNumber, RECIPIENTS};
-use crate::submit::Submitter;
-use crate::{Spool, SpoolName};
+use super::{
+    BulkOrders, BulkParameters, INDEX, JobId, MESSAGE, PacketNumber, RECIPIENTS, job_folder,
+};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use zsched_spool::submit::Submitter;
+use zsched_spool::{Spool, SpoolName};
 
 /// Number of bytes of `recipients` that are read at a time.
 const READ_SIZE: usize = 1 << 18;
@@ -110,7 +112,7 @@ struct Cursor {
 impl OpenJob {
     /// Opens a job. `packets` are its packets in the spool.
     pub fn open(spool: &Spool, id: JobId, packets: &[ExistingPacket]) -> io::Result<OpenJob> {
-        let folder = spool.bulk_job(id);
+        let folder = job_folder(spool, id);
         let parameters = BulkParameters::read(spool, id)?;
         let recipients = File::open(folder.join(RECIPIENTS))?;
         let counts = count(&recipients)?;
@@ -247,7 +249,7 @@ impl OpenJob {
         packets: &[ExistingPacket],
         status: Status,
     ) -> io::Result<u32> {
-        let path = spool.bulk_job(self.id).join(RECIPIENTS);
+        let path = job_folder(spool, self.id).join(RECIPIENTS);
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         self.rewind(packets)?;
         let (mut dropped, in_packets) = (0, &self.in_packets);
@@ -348,7 +350,7 @@ pub(super) fn count(file: &File) -> io::Result<RecipientCounts> {
 /// Its time is the arrival of the packets made from it, and they expire by it.
 pub(super) fn renew_message(spool: &Spool, job: JobId, age: i64) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
-    let path = spool.bulk_job(job).join(MESSAGE);
+    let path = job_folder(spool, job).join(MESSAGE);
     let metadata = fs::metadata(&path)?;
     let now = zsched_format::time::Timestamp::now().seconds();
     if now - metadata.mtime() <= age {
