@@ -8,6 +8,8 @@
 //! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
+#[cfg(doc)]
+use crate::queue::Queue;
 use crate::queue::ThreadId;
 use crate::sweep::SweptChange;
 use crate::timers::Timer;

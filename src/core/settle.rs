@@ -21,6 +21,8 @@
 use crate::Scheduler;
 #[cfg(doc)]
 use crate::dispatch::Dispatch;
+#[cfg(doc)]
+use crate::queue::Rings;
 use crate::queue::ThreadId;
 
 impl Scheduler {

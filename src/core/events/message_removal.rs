@@ -1,4 +1,4 @@
-//! Messages that leave the spool, or are gone from it ([`crate::queue::message_removal`]).
+//! Messages that leave the spool, or are gone from it.
 
 use crate::Scheduler;
 use crate::queue::MessageId;

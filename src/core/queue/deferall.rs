@@ -1,8 +1,8 @@
 //! Destinations that are not tried for a while: `deferall` and `retryat` of agents.
 //!
 //! `deferall` says that the host cannot be reached. Then all mail of the destination waits, and
-//! each due vertex counts as tried ([`Scheduler::defer_thread`]). A window that is dead does the
-//! same. `retryat` and agents that die make it wait without a try ([`Scheduler::block_thread`]).
+//! each due vertex counts as tried ([`Queue::defer_thread`]). A window that is dead does the
+//! same. `retryat` and agents that die make it wait without a try ([`Queue::block_thread`]).
 //! The due vertices are deferred in steps ([`crate::queue::deferral`]).
 
 use crate::context::Context;
@@ -29,7 +29,7 @@ impl Queue {
     ///
     /// `deferall` says that it cannot be reached. With feedback or `failed-cohort-limit`, its
     /// window decides when the job ends (`dispatch/window/delivery_signal.rs`). Otherwise
-    /// [`defer_thread`](Scheduler::defer_thread) makes everything of the destination wait.
+    /// [`defer_thread`](Queue::defer_thread) makes everything of the destination wait.
     ///
     /// `retryat` says that it is not to be tried before a time.
     pub(crate) fn destination_deferred(
