@@ -1,6 +1,7 @@
 //! How control files are found: by datagram, by scan, on request; and the effect of start options.
 
 use crate::support::{DEADLINE, Site, control_file, say, timeout, until, until_within};
+use std::fs;
 use std::time::{Duration, Instant};
 use zsched_spool::HashLevel;
 
@@ -85,8 +86,14 @@ fn sigalrm_scans_at_once() {
 #[test]
 fn hostile_datagrams_are_harmless() {
     let site = Site::new(COUNT);
-    let mut daemon = site.start();
-    site.put_file("600", control_file("600", &["c a.test u"]).as_bytes());
+    // The next regular scan is 10 s away.
+    let mut daemon = site.start_with(&["--timeouts-scale=1"]);
+    site.put_file(".600", control_file("600", &["c a.test u"]).as_bytes());
+    let path = |name: &str| site.path(&format!("postoffice/{name}"));
+    fs::rename(path("queue/.600"), path("queue/600")).expect("a message file");
+    // The kernel does not report a link.
+    fs::hard_link(path("transport/.600"), path("transport/600")).expect("a control file");
+    fs::remove_file(path("transport/.600")).expect("the other name");
     let long = [b"NEW 1".as_slice(), &[b'1'; 5000]].concat();
     for datagram in [
         &b""[..],
