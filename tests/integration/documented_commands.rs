@@ -350,7 +350,8 @@ fn commands_of_documents_run_as_they_stand() {
         let output = run(&command, &site);
         if !is_good(&command, &output) {
             let said = String::from_utf8_lossy(&output.stderr);
-            failed.push(format!("{command:?}: {}: {said}", output.status));
+            let printed = String::from_utf8_lossy(&output.stdout);
+            failed.push(format!("{command:?}: {}: {said}{printed}", output.status));
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
