@@ -73,6 +73,8 @@ fn accepted_message_is_shown_while_it_waits_for_the_router() {
     ] {
         assert_eq!(client.say(command).as_deref(), Some(code), "{command}");
     }
+    // A worker writes the log.
+    until("the log has it", || site.read("smtpserver-log").contains(": accepted, "));
     let log = site.read("smtpserver-log");
     let line = log.lines().find(|line| line.contains(": accepted, ")).expect("a line");
     let id = line.split_whitespace().find(|word| word.starts_with('S')).expect("an id");
