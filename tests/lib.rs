@@ -1,5 +1,7 @@
 //! Where the tests find the programs and the files of this project.
 
+pub mod agent_session;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -3,7 +3,6 @@
 
 mod accounts;
 mod discard;
-mod errormail;
 mod examples;
 mod expirer;
 mod full_disk;

@@ -1,14 +1,16 @@
 //! `errormail`.
 
-use crate::support::{Agent, Spool, allow, control_file, errormail, offset};
 use std::os::unix::fs::MetadataExt;
+use zsched_tests::agent_session::{Agent, Spool, allow, control_file, offset};
+
+const ERRORMAIL: &str = env!("CARGO_BIN_EXE_errormail");
 
 /// Runs the agent with a ZENV file, whose `MAILSHARE` is the folder of the spool.
 fn session(spool: &Spool, input: &str) -> String {
     let zenv = format!("MAILSHARE={}\nORGDOMAIN=relay.test\n", spool.path("").display());
     spool.write("zenv", &zenv);
     let preparation = format!("export ZCONFIG={} TZ=UTC", spool.path("zenv").display());
-    let mut agent = Agent::start_after(spool, &preparation, errormail(), &[]);
+    let mut agent = Agent::start_after(spool, &preparation, ERRORMAIL, &[]);
     agent.send(input);
     let (answers, status) = agent.end();
     assert!(status.success(), "{status}, after {answers:?}");
@@ -150,7 +152,7 @@ fn report_that_cannot_be_handed_over_defers() {
     let control = control_file("7", "local - sender@x", &["error unresolvable a@x"]);
     spool.put("7", &control, "body\n");
     allow(spool.path("router"), 0o555);
-    let Some(answers) = spool.ordinary_session(errormail(), &[], "7\tunresolvable\n") else {
+    let Some(answers) = spool.ordinary_session(ERRORMAIL, &[], "7\tunresolvable\n") else {
         return;
     };
     allow(spool.path("router"), 0o755);
