@@ -2,8 +2,9 @@
 
 use crate::job_file::JobFile;
 use crate::{Message, Notify, StopFlag};
-use std::io;
+use std::io::{self, Read};
 use zsched_format::control_file::{Recipient, Span};
+use zsched_format::merge::{MergeFields, MergeReader};
 use zsched_spool::Spool;
 use zsched_spool::resubmit::Submission;
 
@@ -61,6 +62,17 @@ impl<'a> Delivery<'a> {
     pub fn headers(&self) -> &'a [u8] {
         let block = self.file.parsed.control.headers_of(&self.recipient);
         block.map_or(&[], |block| self.get(block.text))
+    }
+
+    /// A reader of the body for this recipient, from its beginning at each call.
+    ///
+    /// The recipient's fields are in place of their names ([`zsched_format::merge`]).
+    /// Lines end with LF. Reads fail with the errors of the file system.
+    pub fn body<'m>(&self, message: &'m Message) -> Box<dyn Read + 'm> {
+        match self.notify().merge {
+            Some(fields) => Box::new(MergeReader::new(message.body(), MergeFields::parse(fields))),
+            None => Box::new(message.body()),
+        }
     }
 
     /// The DSN parameters for this recipient, such as `NOTIFY` (RFC 3461).
@@ -124,14 +136,16 @@ impl<'a> Delivery<'a> {
             recipients: deliveries.iter().map(recipient).collect(),
             headers: first.headers(),
         };
-        submission.hand_over(first.spool.postoffice(), &mut message.body(), message.owner())
+        submission.hand_over(first.spool.postoffice(), &mut first.body(message), message.owner())
     }
 
     /// Returns true if both recipients get the same headers and body from the same sender.
     ///
     /// One copy of the message then serves both.
     pub fn has_same_message(&self, other: &Delivery<'_>) -> bool {
-        self.sender() == other.sender() && self.recipient.headers == other.recipient.headers
+        self.sender() == other.sender()
+            && self.recipient.headers == other.recipient.headers
+            && self.notify().merge == other.notify().merge
     }
 
     fn get(&self, span: Span) -> &'a [u8] {

@@ -19,7 +19,7 @@
 //!     let message = job.message()?; // all recipients fail if it is gone
 //!     job.deliver_each(|delivery| match delivery.user() {
 //!         b"bob" => Outcome::new(Verdict::Deferred, "4.2.2", 452, "mailbox full"),
-//!         user => match store(user, delivery.headers(), message.body()) {
+//!         user => match store(user, delivery.headers(), delivery.body(&message)) {
 //!             Ok(()) => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered"),
 //!             Err(error) => Outcome::system_error("cannot write the mailbox", &error),
 //!         },

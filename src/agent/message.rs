@@ -12,7 +12,7 @@ use zsched_sys as sys;
 ///
 /// The headers for a recipient are in the control file
 /// ([`Delivery::headers`](crate::Delivery::headers)). The message file contains the body that
-/// follows them.
+/// follows them ([`Delivery::body`](crate::Delivery::body)).
 #[derive(Debug)]
 pub struct Message {
     file: File,
@@ -46,10 +46,8 @@ impl Message {
         Ok(Message { file, body_offset, spool_id, owner: (metadata.uid(), metadata.gid()) })
     }
 
-    /// A reader of the body, from its beginning at each call.
-    ///
-    /// Lines end with LF. Reads fail with the errors of the file system.
-    pub fn body(&self) -> impl Read + '_ {
+    /// A reader of the body without the fields of a recipient.
+    pub(crate) fn body(&self) -> impl Read + '_ {
         Body { file: &self.file, position: self.body_offset }
     }
 

@@ -7,27 +7,31 @@
 //!                    index        the destinations, those with most recipients first
 //!                    orders       what operators have changed
 //!                    failures     offset and text of recipients that have failed
+//!                    progress     how much of it is submitted, if it is submitted as a stream
+//!                    summary      number of recipients with each outcome, at the end
 //!                    result       every recipient and its outcome, at the end
 //! ```
 //!
 //! A job is written to a temporary folder, synced and renamed ([`draft`]): the rename is the
 //! commit. The scheduler then cuts *packets* ([`packet`]): ordinary control files, which any agent
 //! delivers. Each has recipients of one destination, and names their offsets in `recipients` in its
-//! `J` line. The number of a packet consists of the job and the offset of its first recipient. So
-//! the packets that exist are known after a kill, and none is made twice.
+//! `J` line. The number of a packet consists of the job and the offset of its first recipient.
 //!
-//! Before a packet is removed, the status bytes of its recipients are written and synced
-//! ([`status`]). A kill between both repeats that. So a recipient is either final in `recipients`,
-//! or in a packet, or still to be cut.
+//! A recipient is marked as cut before its packet is visible, and its outcome is written and synced
+//! before the packet is removed ([`status`]). So it is in no packet yet, in a packet, or final. A
+//! recipient that is marked as cut and is in no packet is *lost*: another scheduler may have
+//! delivered its packet. It is not sent again before an operator has decided that.
 //!
 //! This crate decides how a job is stored, which recipients are in a packet, and what is written
 //! about them. It must not know when a packet is cut: the core decides that. Begin with [`draft`].
 #![warn(unreachable_pub)]
 
+pub mod counts;
 pub mod cut;
 pub mod draft;
 pub mod export;
 mod id;
+pub mod layout;
 mod merge;
 pub mod packet;
 mod parameters;
@@ -35,12 +39,14 @@ pub mod recipient;
 pub mod result;
 mod sorter;
 pub mod status;
+pub mod store;
+pub mod stream;
 
 #[cfg(test)]
 mod tests;
 
 pub use id::{JobId, JobIdError, PacketNumber};
-pub use parameters::{BulkOrders, BulkParameters, MAX_SHARE};
+pub use parameters::{BulkOrders, BulkParameters, MAX_HEADERS, MAX_SHARE};
 
 use std::fs;
 use std::io;
@@ -55,6 +61,8 @@ const RECIPIENTS: &str = "recipients";
 const INDEX: &str = "index";
 const ORDERS: &str = "orders";
 const FAILURES: &str = "failures";
+const PROGRESS: &str = "progress";
+const SUMMARY: &str = "summary";
 const RESULT: &str = "result";
 
 /// Beginning of the name of a job's folder before the commit.

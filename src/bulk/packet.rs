@@ -1,21 +1,40 @@
 //! Packets: control files for some recipients of one destination of a job.
+//!
+//! | step | after a kill |
+//! |---|---|
+//! | the control file is written under a hidden name, and the message file linked | a hidden file |
+//! | files and folders are synced | the same |
+//! | the recipients are marked as cut, and that is synced | the start gives the hidden file its name |
+//! | the control file gets its name | the packet is there |
+//!
+//! So a recipient that is marked is in a packet, until its outcome is written or somebody else
+//! takes the packet away. A power failure loses no more than a kill does.
 
-use super::cut::renew_message;
-use super::merge::HeaderTemplate;
+use super::cut::PlannedPacket;
+use super::job_folder;
+use super::merge::{HeaderTemplate, value};
 use super::recipient::{RecipientLine, SENDER_FIELD};
-use super::{BulkParameters, JobId, MESSAGE, PacketNumber, job_folder};
+use super::{BulkParameters, JobId, MESSAGE, PacketNumber};
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
 use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
-use zsched_format::control_file::{self};
+use zsched_format::control_file::{self, Tag};
+use zsched_format::merge::{MergeFields, MergeReader};
+use zsched_format::time::Timestamp;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::submit::Submitter;
+use zsched_spool::sync::{sync_together, write_out_together};
+use zsched_spool::temp_file::TempFile;
 use zsched_spool::{Spool, SpoolName, folder};
 use zsched_sys as sys;
 
 /// Maximum age of the message of a new packet, in seconds.
-const MAX_MESSAGE_AGE: i64 = 3600;
+pub const MAX_MESSAGE_AGE: i64 = 3600;
 /// User id of `nobody`. Agents deliver with its rights.
 const NOBODY_UID: i64 = 65534;
 
@@ -24,70 +43,201 @@ const NOBODY_UID: i64 = 65534;
 pub struct ExistingPacket {
     /// Its number.
     pub number: PacketNumber,
-    /// Its channel, in lower case.
-    pub channel: Vec<u8>,
-    /// Its host, in lower case.
-    pub host: Vec<u8>,
+    /// Offsets of its recipients in `recipients`, and their tags in its control file.
+    pub recipients: Vec<(u32, Tag)>,
+}
+
+impl ExistingPacket {
     /// Offsets of its recipients in `recipients`.
-    pub offsets: Vec<u32>,
+    pub fn offsets(&self) -> impl Iterator<Item = u32> {
+        self.recipients.iter().map(|(offset, _)| *offset)
+    }
+}
+
+/// A packet that was found in the spool, and numbers of its recipients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct OpenedPacket {
+    /// Offset of its first recipient.
+    pub offset: u32,
+    /// All its recipients.
+    pub recipients: u32,
+    /// Those that are delivered.
+    pub delivered: u32,
+    /// Those that have failed.
+    pub failed: u32,
+    /// Those that an operator has deleted or rerouted.
+    pub removed: u32,
 }
 
 /// What a packet consists of.
 pub(super) struct PacketContents<'a> {
     pub(super) parameters: &'a BulkParameters,
+    pub(super) priority: Option<u8>,
     pub(super) template: &'a HeaderTemplate,
     pub(super) channel: &'a str,
     pub(super) host: &'a str,
     /// Offsets of the recipients in `recipients`.
-    pub(super) offsets: &'a [u32],
+    pub(super) offsets: Vec<u32>,
     pub(super) recipients: &'a [RecipientLine<'a>],
+    /// Time of the message, from which its deadline counts, in seconds since the epoch.
+    pub(super) received: i64,
+    /// Agents merge fields into the body.
+    pub(super) merges_by_agent: bool,
 }
 
-/// Makes a packet: an ordinary message, whose message file is a link to that of the job.
-///
-/// The control file is synced, but its entry is not: a packet that a power failure takes away is
-/// made again.
-pub(super) fn make(
-    submitter: &Submitter,
-    number: PacketNumber,
-    contents: &PacketContents<'_>,
-) -> io::Result<SpoolName> {
-    let name = number.name(submitter.level);
-    let text = contents.draft(&name, number.job).to_text()?;
-    let (_, control_folder) = submitter.folders(&name)?;
-    let mut control = submitter.hidden_control_file(&control_folder, &name, &text)?;
-    control.file().sync_data()?;
-    renew_message(&submitter.spool, number.job, MAX_MESSAGE_AGE)?;
-    let message = job_folder(&submitter.spool, number.job).join(MESSAGE);
-    let link = submitter.spool.message_file(&name);
-    match fs::hard_link(&message, &link) {
-        // A kill has left it, before there was a control file.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            if folder::exists(&submitter.spool.control_file(&name))? {
-                return Err(error);
+/// The fields of a recipient that the body names.
+pub(super) fn body_fields(parameters: &BulkParameters, line: &RecipientLine<'_>) -> MergeFields {
+    let field = |name| (name, value(line, name).unwrap_or_default());
+    MergeFields::new(parameters.fields_of_body().map(field))
+}
+
+/// Where packets become messages: a spool, or the simulated world.
+pub trait PacketFolder {
+    /// A packet that is complete but for its name. It is removed if it is dropped.
+    type Staged;
+
+    /// Writes packets under hidden names, and returns when they are on disk.
+    fn stage(&self, job: JobId, packets: &[PlannedPacket]) -> Vec<io::Result<Self::Staged>>;
+
+    /// Gives a packet its name.
+    fn publish(&self, packet: Self::Staged) -> io::Result<()>;
+}
+
+/// A packet in a spool that is complete but for its name.
+pub struct StagedPacket {
+    control: TempFile,
+    name: SpoolName,
+    /// The message file, which is removed if the packet is not published.
+    message: Option<PathBuf>,
+}
+
+impl StagedPacket {
+    /// Writes a packet under a hidden name.
+    fn write(
+        submitter: &Submitter,
+        job: JobId,
+        packet: &PlannedPacket,
+    ) -> io::Result<StagedPacket> {
+        let name = packet.name.clone();
+        let (_, folder) = submitter.folders(&name)?;
+        let control = submitter.hidden_control_file(&folder, &name, &packet.text)?;
+        let original = job_folder(&submitter.spool, job).join(MESSAGE);
+        let message = submitter.spool.message_file(&name);
+        let make = || match &packet.merged_body {
+            Some(fields) => copy_merged(&original, packet.body_offset, fields, &message),
+            None => fs::hard_link(&original, &message),
+        };
+        match make() {
+            // A kill has left it, before there was a control file.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if folder::exists(&submitter.spool.control_file(&name))? {
+                    return Err(error);
+                }
+                fs::remove_file(&message)?;
+                make()?;
             }
-            fs::remove_file(&link)?;
-            fs::hard_link(&message, &link)?;
+            other => other?,
         }
-        other => other?,
+        Ok(StagedPacket { control, name, message: Some(message) })
     }
-    control.rename(submitter.spool.control_file(&name))?;
-    control.keep();
-    Ok(name)
+}
+
+impl Drop for StagedPacket {
+    fn drop(&mut self) {
+        if let Some(message) = &self.message {
+            // The caller already has an error to report. A later packet replaces the file.
+            drop(fs::remove_file(message));
+        }
+    }
+}
+
+/// Copies a message for one recipient, with the recipient's fields in the body.
+fn copy_merged(from: &Path, body_offset: u64, fields: &MergeFields, to: &Path) -> io::Result<()> {
+    let mut original = File::open(from)?;
+    let mut copy = File::options().write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(&mut (&mut original).take(body_offset), &mut copy)?;
+    io::copy(&mut MergeReader::new(&mut original, fields.clone()), &mut copy)?;
+    let owner = fs::metadata(from)?;
+    if sys::users::is_root() {
+        fchown(&copy, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    copy.sync_all()
+}
+
+impl PacketFolder for Submitter {
+    type Staged = StagedPacket;
+
+    fn stage(&self, job: JobId, packets: &[PlannedPacket]) -> Vec<io::Result<StagedPacket>> {
+        let write = |packet| StagedPacket::write(self, job, packet);
+        let mut staged: Vec<io::Result<StagedPacket>> = packets.iter().map(write).collect();
+        let files: Vec<&File> =
+            staged.iter().flatten().map(|packet| packet.control.file()).collect();
+        let written = write_out_together(&files);
+        fail_unwritten(&mut staged, written);
+        // Both folders: that of the control file, and that of the message file.
+        for folder_of in [
+            |packet: &StagedPacket| packet.control.path().parent().map(Path::to_path_buf),
+            |packet: &StagedPacket| Some(packet.message.as_ref()?.parent()?.to_path_buf()),
+        ] {
+            let folders =
+                staged.iter().flatten().map(|packet| (None, folder_of(packet).unwrap_or_default()));
+            let synced = sync_together(folders.collect());
+            fail_unwritten(&mut staged, synced.into_iter().map(|synced| synced.folder).collect());
+        }
+        staged
+    }
+
+    fn publish(&self, mut packet: StagedPacket) -> io::Result<()> {
+        packet.control.rename(self.spool.control_file(&packet.name))?;
+        packet.control.stay();
+        packet.message = None;
+        Ok(())
+    }
+}
+
+/// Replaces packets that could not be written by the errors. `written` is about the others.
+fn fail_unwritten(staged: &mut [io::Result<StagedPacket>], written: Vec<io::Result<()>>) {
+    let packets = staged.iter_mut().filter(|packet| packet.is_ok());
+    for (packet, written) in packets.zip(written) {
+        if let Err(error) = written {
+            *packet = Err(error);
+        }
+    }
+}
+
+/// Replaces the message of a job by a copy if it is old. Returns its time.
+///
+/// That is the arrival of the packets made from it, in seconds since the epoch, and they expire by
+/// it.
+pub(super) fn renew_message(submitter: &Submitter, job: JobId) -> io::Result<i64> {
+    let path = job_folder(&submitter.spool, job).join(MESSAGE);
+    let metadata = fs::metadata(&path)?;
+    if Timestamp::now().seconds() - metadata.mtime() <= MAX_MESSAGE_AGE {
+        return Ok(metadata.mtime());
+    }
+    let new = sys::with_suffix(&path, ".new");
+    sys::if_exists(fs::remove_file(&new))?;
+    fs::copy(&path, &new)?;
+    File::open(&new)?.sync_all()?;
+    fs::rename(&new, &path)?;
+    Ok(fs::metadata(&path)?.mtime())
 }
 
 impl PacketContents<'_> {
-    fn draft(&self, name: &SpoolName, job: JobId) -> ControlFileDraft {
+    /// The text of the control file.
+    pub(super) fn text(&self, name: &SpoolName, job: JobId) -> io::Result<Vec<u8>> {
         let offsets: String = self.offsets.iter().map(|offset| format!(" {offset}")).collect();
-        ControlFileDraft {
+        let draft = ControlFileDraft {
             name: name.base(),
             body_offset: self.parameters.body_offset,
             log_id: self.parameters.log_id.clone(),
-            priority: self.parameters.priority,
+            priority: self.priority,
             bulk: Some(format!("{job}{offsets}")),
             groups: self.groups(),
             ..ControlFileDraft::default()
-        }
+        };
+        draft.to_text()
     }
 
     /// One group, or one for each recipient whose sender or headers differ from the last one's.
@@ -115,12 +265,21 @@ impl PacketContents<'_> {
 
     fn recipient(&self, line: &RecipientLine<'_>) -> Recipient {
         let host = if self.host == "-" { "" } else { self.host };
-        let notify = self.parameters.notify.as_ref().map(|when| format!("NOTIFY={when}"));
-        Recipient {
-            address: Address::new(self.channel, host, line.address, NOBODY_UID),
-            notify: notify.unwrap_or_default(),
-            end: None,
+        let address = Address::new(self.channel, host, line.address, NOBODY_UID);
+        Recipient { address, notify: self.words(line).join(" "), end: None }
+    }
+
+    /// The words of the `N` line of a recipient.
+    fn words(&self, line: &RecipientLine<'_>) -> Vec<String> {
+        let BulkParameters { notify, window, deadline, .. } = self.parameters;
+        let mut words = Vec::new();
+        words.extend(notify.as_ref().map(|when| format!("NOTIFY={when}")));
+        words.extend(window.as_ref().map(|window| format!("WINDOW={window}")));
+        words.extend(deadline.map(|at| format!("BY={};R", (at - self.received).max(1))));
+        if self.merges_by_agent && self.parameters.body_fields.is_some() {
+            words.push(body_fields(self.parameters, line).to_word());
         }
+        words
     }
 
     fn sender(&self, line: &RecipientLine<'_>) -> Address {
@@ -165,6 +324,19 @@ pub(super) fn job_of(text: &[u8]) -> Option<(JobId, Vec<u32>)> {
     Some((job, offsets))
 }
 
+/// The tags of the recipients of a control file, in the order of the lines.
+///
+/// The file may be malformed.
+pub(super) fn tags(text: &[u8]) -> impl Iterator<Item = Tag> {
+    // Headers begin after a line `m`, and end with an empty one.
+    let mut is_header = false;
+    text.split(|byte| *byte == b'\n').filter_map(move |line| {
+        is_header = if is_header { !line.is_empty() } else { line == b"m" };
+        let tag = line.strip_prefix(b"r").filter(|_| !is_header)?.first()?;
+        Some(Tag::from_byte(*tag))
+    })
+}
+
 /// Reads a packet. `None` if it is gone, or is none.
 pub fn read(spool: &Spool, name: &SpoolName) -> io::Result<Option<ExistingPacket>> {
     let Some(number) = PacketNumber::of_message(name.number()) else {
@@ -175,39 +347,50 @@ pub fn read(spool: &Spool, name: &SpoolName) -> io::Result<Option<ExistingPacket
         return Ok(None);
     };
     let text = control_file::read_all(&file, file.metadata()?.size())?;
-    let Some((_, offsets)) = job_of(&text).filter(|(job, _)| *job == number.job) else {
-        return Ok(None);
-    };
+    Ok(of_text(number, &text))
+}
+
+/// The packet of a control file. `None` if it belongs to no job, or another one.
+pub fn of_text(number: PacketNumber, text: &[u8]) -> Option<ExistingPacket> {
     // The reader moves a malformed one aside; its recipients stay with it.
-    let control = control_file::parse(text).ok();
-    let quad = control.as_ref().and_then(|control| Some((control, control.recipients.first()?)));
-    let word = |span| quad.map(|(control, _)| control.get(span).to_ascii_lowercase());
-    let [channel, host] = match quad {
-        Some((_, first)) => [word(first.quad.channel), word(first.quad.host)],
-        None => [None, None],
-    }
-    .map(Option::unwrap_or_default);
-    Ok(Some(ExistingPacket { number, channel, host, offsets }))
+    let (_, offsets) = job_of(text).filter(|(job, _)| *job == number.job)?;
+    // A recipient without a line is in the packet all the same.
+    let tags = tags(text).chain(std::iter::repeat(Tag::Pending));
+    Some(ExistingPacket { number, recipients: offsets.into_iter().zip(tags).collect() })
 }
 
 /// Lists the packets of all jobs in the spool.
 ///
 /// Those that cannot be read are an error: without them recipients would be cut twice.
 pub fn existing(spool: &Spool) -> io::Result<Vec<ExistingPacket>> {
-    let (mut packets, mut failure) = (Vec::new(), None);
+    let mut packets = Vec::new();
+    for_each_name(spool, |name| {
+        packets.extend(read(spool, name)?);
+        Ok(())
+    })?;
+    Ok(packets)
+}
+
+/// The jobs that have packets in the spool.
+pub fn jobs_with_packets(spool: &Spool) -> io::Result<BTreeSet<JobId>> {
+    let mut jobs = BTreeSet::new();
+    for_each_name(spool, |name| {
+        jobs.extend(PacketNumber::of_message(name.number()).map(|packet| packet.job));
+        Ok(())
+    })?;
+    Ok(jobs)
+}
+
+fn for_each_name(
+    spool: &Spool,
+    mut each: impl FnMut(&SpoolName) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut outcome = Ok(());
     let end = scan(spool, ScanLimits::NONE, |names| {
-        for name in names {
-            match read(spool, &name) {
-                Ok(packet) => packets.extend(packet),
-                Err(error) => failure = Some(error),
-            }
-        }
-        Some(0)
+        outcome = names.iter().try_for_each(&mut each);
+        outcome.is_ok().then_some(0)
     });
-    match failure.or(end.errors.into_iter().next()) {
-        Some(error) => Err(error),
-        None => Ok(packets),
-    }
+    outcome.and(end.errors.into_iter().next().map_or(Ok(()), Err))
 }
 
 #[cfg(test)]
@@ -231,5 +414,12 @@ mod tests {
         assert_eq!(job_of(text), Some(("000001".parse().expect("a job"), vec![0, 17, 4])));
         assert_eq!(job_of(b"i 1\ns local - a 0\nJ 000001 0\n"), None);
         assert_eq!(job_of(b"J 000001 x\n"), None);
+    }
+
+    #[test]
+    fn tags_of_malformed_file_are_read() {
+        let text = b"i \nJ 000001 0 17 4\ns x\nr+\nr-          c h u 0\nm\nr+: a header\n\nr~ x\nr";
+        let expected = [Tag::Done, Tag::Failed, Tag::Locked];
+        assert_eq!(tags(text).collect::<Vec<_>>(), expected);
     }
 }

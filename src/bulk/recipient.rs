@@ -6,7 +6,10 @@
 //!
 //! In `recipients` a [`Status`] byte precedes the line.
 
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 use std::fmt;
+use zsched_format::merge::is_field_name;
 
 /// The field with the envelope sender of one recipient.
 pub const SENDER_FIELD: &str = "sender";
@@ -15,33 +18,46 @@ pub const MAX_LINE_LEN: usize = 8192;
 
 /// What has become of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub enum Status {
-    /// It is to be cut, or it is in a packet.
+    /// It is in no packet yet.
     Pending,
+    /// It is in a packet.
+    Cut,
+    /// Its packet has vanished, and an operator has not decided what to do.
+    Lost,
     /// It was delivered.
     Delivered,
     /// It has failed or expired.
     Failed,
+    /// Its packet has vanished, and an operator gave it up: nobody knows if it was delivered.
+    Unknown,
     /// Its packet is in `postman/`: a person must look at it.
     Aside,
     /// An operator has deleted it.
     Deleted,
     /// An operator has given it back to the router.
     Rerouted,
-    /// It was never sent, since an operator has cancelled the job.
+    /// It was not delivered, since an operator has cancelled the job.
     Cancelled,
-    /// It was never sent, since the deadline of the job has passed.
+    /// It was never tried, since the deadline of the job has passed.
     TooLate,
     /// It was handed to another scheduler, in an ordinary message.
     Exported,
 }
 
 impl Status {
+    /// Number of values.
+    const COUNT: usize = 12;
+
     /// All values, with their bytes and names.
-    const ALL: [(Status, u8, &'static str); 9] = [
+    const ALL: [(Status, u8, &'static str); Status::COUNT] = [
         (Status::Pending, b' ', "pending"),
+        (Status::Cut, b'=', "queued"),
+        (Status::Lost, b'?', "lost"),
         (Status::Delivered, b'+', "delivered"),
         (Status::Failed, b'-', "failed"),
+        (Status::Unknown, b'u', "unknown"),
         (Status::Aside, b'!', "aside"),
         (Status::Deleted, b'd', "deleted"),
         (Status::Rerouted, b'r', "rerouted"),
@@ -49,6 +65,21 @@ impl Status {
         (Status::TooLate, b'x', "too-late"),
         (Status::Exported, b'e', "exported"),
     ];
+
+    /// All values.
+    pub fn all() -> impl Iterator<Item = Status> {
+        Status::ALL.iter().map(|row| row.0)
+    }
+
+    /// Returns true if nothing happens to the recipient any more.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Status::Pending | Status::Cut | Status::Lost)
+    }
+
+    /// Returns true if an operator has ended it, also while it is in a packet.
+    pub(super) fn is_ended_by_operator(self) -> bool {
+        matches!(self, Status::Deleted | Status::Rerouted | Status::Cancelled)
+    }
 
     /// The status of a word of the result file.
     pub fn of_word(word: &[u8]) -> Option<Status> {
@@ -116,7 +147,10 @@ impl<'l> RecipientLine<'l> {
         for field in fields.split('\t').filter(|_| !fields.is_empty()) {
             let name = field.split_once('=').map_or("", |(name, _)| name);
             if !is_field_name(name) {
-                return error(at, "a field is NAME=VALUE; a name has letters, digits, - and _");
+                return error(
+                    at,
+                    "a field is NAME=VALUE; a name has at most 64 letters, digits, - and _",
+                );
             }
             at += field.len() + 1;
         }
@@ -143,12 +177,6 @@ impl fmt::Display for RecipientLine<'_> {
             fields => write!(f, "\t{fields}"),
         }
     }
-}
-
-/// Returns true for the name of a field.
-pub(super) fn is_field_name(name: &str) -> bool {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    !name.is_empty() && name.chars().all(is_letter)
 }
 
 #[cfg(test)]
@@ -192,6 +220,6 @@ mod tests {
                 (name, Some(status))
             );
         }
-        assert_eq!(Status::of_byte(b'?'), None);
+        assert_eq!(Status::of_byte(b'#'), None);
     }
 }

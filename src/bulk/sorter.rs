@@ -29,7 +29,8 @@ impl LineSorter {
         LineSorter::with_buffer(prefix, MAX_BUFFER)
     }
 
-    fn with_buffer(prefix: PathBuf, max_buffer: usize) -> LineSorter {
+    /// Creates a sorter with another maximum size of the lines in memory.
+    pub(super) fn with_buffer(prefix: PathBuf, max_buffer: usize) -> LineSorter {
         LineSorter { prefix, text: Vec::new(), lines: Vec::new(), runs: Vec::new(), max_buffer }
     }
 
@@ -65,30 +66,54 @@ impl LineSorter {
         Ok(())
     }
 
-    /// Passes all lines on in ascending order.
-    pub(super) fn finish(
-        mut self,
-        mut each: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Returns the lines in ascending order, one by one.
+    pub(super) fn into_lines(mut self) -> io::Result<SortedLines> {
         if self.runs.is_empty() {
             self.sort();
-            return self.lines.iter().try_for_each(|line| each(line_of(&self.text, line)));
+        } else {
+            self.write_run()?;
+            self.text = Vec::new();
         }
-        self.write_run()?;
-        self.text = Vec::new();
-        let mut runs = Vec::new();
+        let (mut runs, mut heads) = (Vec::new(), BinaryHeap::new());
         for path in &self.runs {
             runs.push(BufReader::new(File::open(path)?));
         }
-        let mut heads = BinaryHeap::new();
         for (index, run) in runs.iter_mut().enumerate() {
             heads.extend(next_line(run)?.map(|line| Reverse((line, index))));
         }
-        while let Some(Reverse((line, index))) = heads.pop() {
+        Ok(SortedLines { sorter: self, place: 0, runs, heads })
+    }
+
+    /// Passes all lines on in ascending order.
+    pub(super) fn finish(self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut lines = self.into_lines()?;
+        while let Some(line) = lines.next()? {
             each(&line)?;
-            heads.extend(next_line(&mut runs[index])?.map(|line| Reverse((line, index))));
         }
         Ok(())
+    }
+}
+
+/// Sorted lines.
+pub(super) struct SortedLines {
+    sorter: LineSorter,
+    /// The next line in memory.
+    place: usize,
+    runs: Vec<BufReader<File>>,
+    heads: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+}
+
+impl SortedLines {
+    /// The next line.
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.runs.is_empty() {
+            let line = self.sorter.lines.get(self.place);
+            self.place += 1;
+            return Ok(line.map(|line| line_of(&self.sorter.text, line).to_vec()));
+        }
+        let Some(Reverse((line, index))) = self.heads.pop() else { return Ok(None) };
+        self.heads.extend(next_line(&mut self.runs[index])?.map(|line| Reverse((line, index))));
+        Ok(Some(line))
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod address_list;
 pub mod control_file;
 pub mod header;
+pub mod merge;
 pub mod priority;
 pub mod schedule;
 pub mod selection;

@@ -63,7 +63,7 @@ pub fn sync_together(pairs: Vec<(Option<&File>, PathBuf)>) -> Vec<Synced> {
 /// Writes the data of files to the disk, before they get their names.
 ///
 /// Where the file system keeps no order, the files are synced.
-pub(crate) fn write_out_together(files: &[&File]) -> Vec<io::Result<()>> {
+pub fn write_out_together(files: &[&File]) -> Vec<io::Result<()>> {
     if files.first().is_some_and(|file| sys::keeps_order(file)) {
         files.iter().for_each(|file| sys::begin_write_out(file));
         return files.iter().map(|file| sys::write_out(file)).collect();

@@ -54,7 +54,7 @@ impl TempFile {
     }
 
     /// Its present path.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -103,7 +103,7 @@ impl TempFile {
     }
 
     /// The same for a file that is still to be renamed.
-    pub(crate) fn stay(&mut self) {
+    pub fn stay(&mut self) {
         self.is_kept = true;
     }
 }

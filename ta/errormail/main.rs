@@ -116,7 +116,7 @@ fn tell(
         recipients.iter().map(|delivery| notary(delivery.user(), notice)).collect();
     let body = match first.return_mode() {
         Some(mode) if mode.trim_ascii().eq_ignore_ascii_case(b"HDRS") => None,
-        _ => returned_body(message)?,
+        _ => returned_body(first, message)?,
     };
     let statuses = recipients.iter().zip(&notary);
     let statuses = statuses.map(|(delivery, notary)| status(delivery, notary));
@@ -141,9 +141,9 @@ fn tell(
 }
 
 /// The body of the message, unless it is too long.
-fn returned_body(message: &Message) -> io::Result<Option<Vec<u8>>> {
+fn returned_body(recipient: &Delivery<'_>, message: &Message) -> io::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
-    let length = message.body().take(MAX_RETURNED_BODY_LEN + 1).read_to_end(&mut body)?;
+    let length = recipient.body(message).take(MAX_RETURNED_BODY_LEN + 1).read_to_end(&mut body)?;
     Ok((length as u64 <= MAX_RETURNED_BODY_LEN).then_some(body))
 }
 

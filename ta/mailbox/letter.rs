@@ -24,7 +24,7 @@ impl Letter<'_> {
             out.write_all(line)?;
         }
         out.write_all(b"\n")?;
-        io::copy(&mut self.message.body(), out).map(drop)
+        io::copy(&mut self.delivery.body(self.message), out).map(drop)
     }
 
     /// The line that begins a message in an mbox file: sender, and local time `now`.

@@ -33,7 +33,7 @@ impl Letter<'_> {
         self.write_added_headers(&mut text)?;
         self.write_headers(&mut text)?;
         text.write_all(b"\n")?;
-        io::copy(&mut self.message.body(), &mut text)?;
+        io::copy(&mut self.first().body(self.message), &mut text)?;
         let out = text.finish()?;
         if self.flags.batch.is_some() {
             self.write_line(out, &[b"."])?;
@@ -99,7 +99,7 @@ impl Letter<'_> {
 
     /// Size of the message in bytes, without what `flags` add.
     fn size(&self) -> io::Result<u64> {
-        let body = io::copy(&mut self.message.body(), &mut io::sink())?;
+        let body = io::copy(&mut self.first().body(self.message), &mut io::sink())?;
         Ok(self.first().headers().len() as u64 + 1 + body)
     }
 

@@ -34,7 +34,7 @@ impl LetterFile {
         let mut out = BufWriter::with_capacity(64 * 1024, file);
         out.write_all(delivery.headers())?;
         out.write_all(b"\n")?;
-        io::copy(&mut message.body(), &mut out)?;
+        io::copy(&mut delivery.body(message), &mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         if let Some((user, group)) = owner.other_ids() {
             fchown(&file, Some(user), Some(group))?;

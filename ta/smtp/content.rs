@@ -74,7 +74,7 @@ impl LineEncoder {
 
 /// A message for some recipients, with what the envelope says about it.
 pub struct Content<'a> {
-    headers: &'a [u8],
+    delivery: Delivery<'a>,
     message: &'a Message,
     /// Headers and body, if they are small.
     kept: Option<Vec<u8>>,
@@ -92,7 +92,7 @@ impl<'a> Content<'a> {
     /// The message file cannot be read.
     pub fn new(delivery: &Delivery<'a>, message: &'a Message) -> io::Result<Content<'a>> {
         let mut content =
-            Content { headers: delivery.headers(), message, kept: None, size: 0, is_8bit: false };
+            Content { delivery: *delivery, message, kept: None, size: 0, is_8bit: false };
         let (mut encoder, mut encoded) = (LineEncoder::new(false), Vec::new());
         let (mut size, mut is_8bit, mut kept) = (0, false, Some(Vec::new()));
         content.for_each_part(|part| {
@@ -119,14 +119,15 @@ impl<'a> Content<'a> {
 
     /// The value of a header field, if there is one. Folded lines are joined.
     pub fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        let (fields, _) = zsched_format::header::split(self.headers);
+        let (fields, _) = zsched_format::header::split(self.delivery.headers());
         let field = fields.iter().find(|field| field.is(name))?;
         Some(String::from_utf8_lossy(field.value()).replace(['\r', '\n'], "").into())
     }
 
     /// Returns true if the headers are in UTF-8, and not in ASCII.
     pub fn has_utf8_headers(&self) -> bool {
-        !self.headers.is_ascii() && std::str::from_utf8(self.headers).is_ok()
+        let headers = self.delivery.headers();
+        !headers.is_ascii() && std::str::from_utf8(headers).is_ok()
     }
 
     /// Calls `take` with the encoded message, part by part.
@@ -167,9 +168,9 @@ impl<'a> Content<'a> {
         if let Some(kept) = &self.kept {
             return take(kept);
         }
-        take(self.headers)?;
+        take(self.delivery.headers())?;
         take(b"\n")?;
-        let mut body = self.message.body();
+        let mut body = self.delivery.body(self.message);
         let mut part = vec![0; PART_LEN];
         loop {
             match body.read(&mut part) {

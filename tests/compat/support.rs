@@ -76,7 +76,7 @@ impl TestSpool {
     /// Reads a message as a scheduler does that has just found it.
     pub fn read(&self, level: HashLevel, name: SpoolName) -> LoadResult {
         let spool = OpenSpool::new(self.spool.clone()).expect("the folders exist");
-        load(&spool, level, name, None, &mut |_| {}, &mut |_| {})
+        load(&spool, level, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()))
     }
 
     /// Returns the contents of a file, or `None` if there is none.

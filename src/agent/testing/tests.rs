@@ -56,12 +56,32 @@ fn run_returns_reports_tags_and_notes() {
 }
 
 #[test]
+fn body_has_fields_of_recipient() {
+    let file = FILE.replacen("\nN ", "\nN MERGE=name+3DBob+09end+3DBye ", 1);
+    let run =
+        TestJob::new(file).with_body("Dear {{name}},\n{{end}}, {{none}}\n").run(&smtp(), |job| {
+            let message = job.message()?;
+            let deliveries: Vec<_> = job.deliveries().collect();
+            let [cy, bob, ann] = &deliveries[..] else { panic!("three recipients") };
+            assert!(bob.has_same_message(cy) && !bob.has_same_message(ann));
+            let [bob, ann] = [bob, ann].map(|delivery| {
+                std::io::read_to_string(delivery.body(&message)).expect("the body")
+            });
+            assert_eq!(bob, "Dear {{name}},\n{{end}}, {{none}}\n");
+            assert_eq!(ann, "Dear Bob,\nBye, {{none}}\n");
+            drop(deliveries);
+            job.deliver_each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered"))
+        });
+    assert!(run.reports.len() > 1);
+}
+
+#[test]
 fn work_gets_data_of_message() {
     let run = TestJob::new(FILE).with_body("body\n").run(&smtp(), |job| {
         let message = job.message()?;
         job.deliver_each(|delivery| {
             for _ in 0..2 {
-                let body = std::io::read_to_string(message.body()).expect("the body");
+                let body = std::io::read_to_string(delivery.body(&message)).expect("the body");
                 assert_eq!(body, "body\n");
             }
             assert_eq!(

@@ -28,6 +28,8 @@ pub struct Notify<'a> {
     pub hold_for: Option<u32>,
     /// `WINDOW`: the window of the day ([`crate::schedule`]). Only this scheduler obeys it.
     pub window: Option<&'a [u8]>,
+    /// `MERGE`: the fields that agents merge into the body ([`crate::merge`]).
+    pub merge: Option<&'a [u8]>,
     /// `MT-PRIORITY`: -9 to 9, the highest is the most urgent (RFC 6710).
     pub transfer_priority: Option<i8>,
     /// `ALTERNATIVE`: the `X` line that the recipient was.
@@ -100,6 +102,7 @@ impl<'a> Notify<'a> {
                 b"NOTBEFORE" => notify.not_before = number(value),
                 b"HOLDFOR" => notify.hold_for = number(value),
                 b"WINDOW" => notify.window = Some(value),
+                b"MERGE" => notify.merge = Some(value),
                 b"MT-PRIORITY" => {
                     notify.transfer_priority = number(value).filter(|it| (-9..=9).contains(it));
                 }

@@ -74,6 +74,9 @@ pub struct LoadedFile<'l> {
 /// Receives a loaded control file that has a message.
 pub type LoadObserver<'l> = &'l mut dyn FnMut(LoadedFile<'_>);
 
+/// What is done before a malformed message is moved aside. After an error it is not moved.
+pub type BeforeMove = fn(&Spool, &SpoolName) -> io::Result<()>;
+
 /// Size and times of a control file.
 #[derive(Clone, Copy, Debug)]
 struct FileStat {
@@ -109,6 +112,7 @@ pub fn load(
     at_most: Option<u32>,
     duplicates: DuplicateSink<'_>,
     observer: LoadObserver<'_>,
+    before_move: BeforeMove,
 ) -> LoadResult {
     let name = match move_to_folder(&spool.spool, level, name) {
         Ok(name) => name,
@@ -119,7 +123,7 @@ pub fn load(
     let loaded = Loader::open(spool, &name, owner_when_unloaded, duplicates, observer)
         .and_then(|(mut loader, file)| loader.load(file, portion, true));
     move_aside_if_malformed(loaded, || {
-        list_and_move_aside(&spool.spool, &name)
+        list_and_move_aside(&spool.spool, &name, before_move)
             .or_else(|_| move_aside::hide(&spool.spool, &name, Reason::Malformed))
     })
 }
@@ -132,12 +136,13 @@ pub fn reload(
     name: &SpoolName,
     portion: Option<Portion>,
     duplicates: DuplicateSink<'_>,
+    before_move: BeforeMove,
 ) -> LoadResult {
     // A portion from the beginning is that of a message that was paged out.
     let refuses_locks = portion.is_some_and(|portion| portion.from == 0);
     let loaded = Loader::open(spool, name, owner_of, duplicates, &mut |_| {})
         .and_then(|(mut loader, file)| loader.load(file, portion, refuses_locks));
-    move_aside_if_malformed(loaded, || list_and_move_aside(&spool.spool, name))
+    move_aside_if_malformed(loaded, || list_and_move_aside(&spool.spool, name, before_move))
 }
 
 /// A control file that is being loaded.
@@ -219,7 +224,12 @@ pub fn move_aside_if_malformed(
 /// Moves a malformed message to `postman/`.
 ///
 /// It is listed first, because a kill may leave its message file in `queue/`.
-fn list_and_move_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
+fn list_and_move_aside(
+    spool: &Spool,
+    name: &SpoolName,
+    before_move: BeforeMove,
+) -> io::Result<PathBuf> {
+    before_move(spool, name)?;
     let mut removals = RemovalList::new(spool.reader_removals_file());
     let message = spool.message_file(name).symlink_metadata().ok();
     let message = message.map(|found| (name, Timestamp::modified(&found)));

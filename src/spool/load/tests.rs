@@ -34,7 +34,7 @@ fn open(spool: &Spool) -> OpenSpool {
 /// Settles `4711` found in `folder`, and returns the folder in which it is used.
 fn used_at(spool: &Spool, folder: HashFolder) -> String {
     let name = SpoolName::new(folder, NUMBER).expect("a name");
-    match load(&open(spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}) {
+    match load(&open(spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(())) {
         LoadResult::Arrival(arrival) => arrival.name.path(),
         other => panic!("{other:?}"),
     }
@@ -61,7 +61,8 @@ fn message_that_cannot_be_moved_is_not_missing() {
     put(&spool, "queue/4711", "one's message");
     put(&spool, "queue/F", "in the way of the folder");
     let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-    let found = load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {});
+    let found =
+        load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()));
     assert!(matches!(found, LoadResult::Failed(_)), "{found:?}");
     fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
     assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
@@ -75,7 +76,8 @@ fn a_message_that_cannot_be_examined_is_not_missing() {
     put(&spool, "queue/4711", "one's message, or another's");
     std::os::unix::fs::symlink("F", spool.queue().join("F")).expect("a link to itself");
     let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-    let found = load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {});
+    let found =
+        load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()));
     assert!(matches!(found, LoadResult::Failed(_)), "{found:?}");
     assert!(text(&spool, "queue/4711").is_some() && text(&spool, "transport/F/4711").is_some());
 }
@@ -88,7 +90,8 @@ fn message_of_other_control_file_is_not_moved() {
     put(&spool, "queue/4711", "two's message");
     let below = HashFolder::of(4711, HashLevel::Once);
     let name = SpoolName::new(below, NUMBER).expect("a name");
-    let found = load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {});
+    let found =
+        load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()));
     assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
     assert_eq!(text(&spool, "queue/4711").as_deref(), Some("two's message"));
 }
@@ -115,15 +118,25 @@ fn no_message_is_missing_while_queue_is_empty() {
     let (_folder, spool) = spool();
     put(&spool, "transport/F/4711", "one");
     let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-    let found = load(&open(&spool), HashLevel::Once, name.clone(), None, &mut |_| {}, &mut |_| {});
+    let found = load(
+        &open(&spool),
+        HashLevel::Once,
+        name.clone(),
+        None,
+        &mut |_| {},
+        &mut |_| {},
+        |_, _| Ok(()),
+    );
     assert!(matches!(found, LoadResult::NoQueue), "{found:?}");
     put(&spool, "transport/4711", "two");
     let at_top = SpoolName::new(HashFolder::TOP, NUMBER).expect("a name");
-    let found = load(&open(&spool), HashLevel::Once, at_top, None, &mut |_| {}, &mut |_| {});
+    let found =
+        load(&open(&spool), HashLevel::Once, at_top, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()));
     assert!(matches!(found, LoadResult::NoQueue), "{found:?}");
     assert!(is_empty(spool.queue()).expect("listed"), "and no folder is made");
     put(&spool, "queue/1", "another's");
-    let found = load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {});
+    let found =
+        load(&open(&spool), HashLevel::Once, name, None, &mut |_| {}, &mut |_| {}, |_, _| Ok(()));
     assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
 }
 
