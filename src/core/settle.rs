@@ -14,7 +14,9 @@
 //! 6. Rings on waitlists try again, if an agent or a limit was freed.
 //! 7. A ring that is no longer used is removed. Any other gives agents to its ready threads.
 //!
-//! At the end, packets of bulk jobs are cut, and overrides that have changed are stored.
+//! Before all of that, packets of bulk jobs that have become due are kept back, if their job has
+//! its share of agents. When nothing else is left, jobs decide which packets are cut. At the end,
+//! overrides that have changed are stored.
 //!
 //! A later step may mark again what belongs to an earlier one, which then comes first.
 
@@ -30,6 +32,7 @@ impl Scheduler {
     pub(crate) fn settle(&mut self) {
         self.dispatch.begin_event(self.cx.now);
         loop {
+            self.check_due_packets();
             self.dispatch.settle_agents(&mut self.queue, &mut self.cx);
             self.begin_window_rounds();
             self.settle_threads();
@@ -39,8 +42,12 @@ impl Scheduler {
             while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
             }
-            if !self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx) {
+            if self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx) {
+                continue;
+            }
+            if self.bulk.has_changed() {
                 self.settle_jobs();
+            } else {
                 self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
                 return self.orders.answer(&self.queue, &mut self.cx);
             }

@@ -72,6 +72,12 @@ pub fn predicate(
             };
             format!("{are} with the agent of process {pid}{since}{others}{silence}")
         }
+        Why::Job { job, is_paused: true } => {
+            format!("{waits} because bulk job {job} is paused (mailq job {job} resume)")
+        }
+        Why::Job { job, is_paused: false } => {
+            format!("{waits} because other packets of bulk job {job} have its share of agents")
+        }
         Why::AgentStarting { pid: 0 } => {
             format!("{waits} for an agent that is being started")
         }

@@ -3,8 +3,11 @@
 use crate::operator::order::OrderTicket;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use zsched_bulk::cut::{BulkDestination, RecipientCounts};
+use zsched_bulk::counts::RecipientCounts;
+use zsched_bulk::cut::BulkDestination;
+use zsched_bulk::packet::OpenedPacket;
 use zsched_bulk::recipient::Status;
+use zsched_bulk::result::{Ended, FinishedJob};
 use zsched_bulk::{BulkOrders, BulkParameters, JobId, PacketNumber};
 
 /// A fact about bulk jobs.
@@ -12,6 +15,15 @@ use zsched_bulk::{BulkOrders, BulkParameters, JobId, PacketNumber};
 pub enum BulkEvent {
     /// A job was found that is not finished.
     Opened(Box<OpenedJob>),
+    /// More of a job is submitted ([`zsched_bulk::stream`]).
+    Grown {
+        /// The job.
+        job: JobId,
+        /// Number of its recipients.
+        all: u32,
+        /// No more come.
+        is_complete: bool,
+    },
     /// Answer to [`BulkAction::ReadDestinations`]: destinations, and true after the last one.
     Destinations {
         /// The job.
@@ -20,17 +32,17 @@ pub enum BulkEvent {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<(Vec<BulkDestination>, bool), ErrorKind>,
     },
-    /// Answer to [`BulkAction::MakePacket`]: the packet and the number of its recipients.
+    /// Answer to [`BulkAction::MakePackets`]: the packets and the numbers of their recipients.
     ///
-    /// It precedes the arrival of the packet. `None` if no recipients are left.
-    PacketMade {
+    /// It precedes their arrival. There are none if no recipients are left.
+    PacketsMade {
         /// The job.
         job: JobId,
         /// The destination, as in the action.
         destination: u32,
         /// What was made.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
-        outcome: Result<Option<(PacketNumber, u32)>, ErrorKind>,
+        outcome: Result<Vec<(PacketNumber, u32)>, ErrorKind>,
     },
     /// The outcomes of a packet's recipients are on disk. Its removal follows.
     PacketEnded {
@@ -45,18 +57,44 @@ pub enum BulkEvent {
     RestDropped {
         /// The job.
         job: JobId,
+        /// What they have ended with.
+        status: Status,
         /// Their number.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<u32, ErrorKind>,
     },
-    /// Answer to [`BulkAction::Finish`]. If recipients are pending, the job goes on.
+    /// Answer to [`BulkAction::MarkLost`]: the number of recipients that were found to be lost.
+    LostMarked {
+        /// The job.
+        job: JobId,
+        /// Their number.
+        #[serde(with = "zsched_format::serde_error_kind::of_result")]
+        outcome: Result<u32, ErrorKind>,
+    },
+    /// Answer to [`BulkAction::DecideLost`]: the number of recipients.
+    LostDecided {
+        /// The job.
+        job: JobId,
+        /// The order that waits for this, if any.
+        ticket: Option<OrderTicket>,
+        /// They are cut again, or given up.
+        are_sent: bool,
+        /// Their number.
+        #[serde(with = "zsched_format::serde_error_kind::of_result")]
+        outcome: Result<u32, ErrorKind>,
+    },
+    /// Answer to [`BulkAction::Finish`]. If recipients are not final, the job goes on.
     Finished {
         /// The job.
         job: JobId,
-        /// Its recipients.
+        /// What was written.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
-        outcome: Result<RecipientCounts, ErrorKind>,
+        outcome: Result<Ended, ErrorKind>,
     },
+    /// A finished job was found, which is listed for people.
+    FinishedFound(Box<FinishedJob>),
+    /// A finished job was removed.
+    Removed(JobId),
     /// Answer to [`BulkAction::StoreOrders`].
     OrdersStored {
         /// The job.
@@ -78,25 +116,34 @@ pub struct OpenedJob {
     pub parameters: BulkParameters,
     /// What operators have changed.
     pub orders: BulkOrders,
-    /// Its recipients.
+    /// Its recipients. Those of its packets are pending.
     pub counts: RecipientCounts,
-    /// Its packets in the spool: offset, number of recipients.
-    pub packets: Vec<(u32, u32)>,
+    /// All recipients are submitted.
+    pub is_complete: bool,
+    /// Its packets in the spool.
+    pub packets: Vec<OpenedPacket>,
 }
 
 /// An order about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkOrder {
-    /// Cut no packets.
+    /// Cut no packets, and give agents none.
     Pause,
-    /// Cut packets again.
+    /// Go on.
     Resume,
-    /// Never send what is not cut yet.
+    /// Never send what is not delivered yet.
     Cancel,
     /// Put at most this number of recipients into a packet.
     PacketSize(u32),
     /// Use at most this part of the agents of a destination, in percent.
     Share(u8),
+    /// Set the priority: 0 to 9, or [`zsched_format::priority::KEPT_PRIORITY`].
+    Priority(u8),
+    /// Decide about recipients whose packets have vanished.
+    Lost {
+        /// Send them again. Otherwise give them up.
+        are_sent: bool,
+    },
 }
 
 /// A decision about a bulk job.
@@ -109,14 +156,28 @@ pub enum BulkAction {
         /// Maximum number of destinations.
         at_most: usize,
     },
-    /// Makes a packet. Answered by [`BulkEvent::PacketMade`].
-    MakePacket {
+    /// Makes packets of a destination. Answered by [`BulkEvent::PacketsMade`].
+    MakePackets {
         /// The job.
         job: JobId,
         /// Offset of the first recipient of the destination.
         destination: u32,
-        /// Maximum number of recipients.
+        /// Maximum number of packets.
+        packets: u32,
+        /// Maximum number of recipients in each.
         at_most: u32,
+    },
+    /// Marks recipients whose packets have vanished. Answered by [`BulkEvent::LostMarked`].
+    MarkLost(JobId),
+    /// Decides about recipients whose packets have vanished. Answered by
+    /// [`BulkEvent::LostDecided`].
+    DecideLost {
+        /// The job.
+        job: JobId,
+        /// The order that waits for this, if any.
+        ticket: Option<OrderTicket>,
+        /// They are cut again. Otherwise they are given up.
+        are_sent: bool,
     },
     /// Ends all recipients that are not cut. Answered by [`BulkEvent::RestDropped`].
     DropRest {

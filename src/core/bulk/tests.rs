@@ -1,9 +1,12 @@
 //! Decisions about bulk jobs, without files.
 
+use super::ahead::DESTINATIONS_PER_READ;
 use super::*;
 use crate::{Event, Order, Settings};
 use zsched_bulk::{BulkOrders, BulkParameters};
 use zsched_config::Config;
+use zsched_format::schedule::parse_instant;
+use zsched_format::time::ClockStep;
 
 const JOB: &str = "000001";
 
@@ -19,20 +22,32 @@ struct Bulk {
 impl Bulk {
     /// A core with one job.
     fn new(change: impl FnOnce(&mut BulkParameters)) -> Bulk {
+        Bulk::at(Timestamp::from_seconds(1_000_000), change)
+    }
+
+    fn at(now: Timestamp, change: impl FnOnce(&mut BulkParameters)) -> Bulk {
         let core = Scheduler::new(Settings::default(), Config::empty());
-        let mut bulk = Bulk { core, now: Timestamp::from_seconds(1_000_000) };
+        let mut bulk = Bulk { core, now };
         let mut parameters =
             BulkParameters { packet_size: 10, share: MAX_SHARE, ..BulkParameters::default() };
         change(&mut parameters);
         let counts = RecipientCounts { all: 1000, pending: 1000, ..RecipientCounts::default() };
         let (orders, packets) = (BulkOrders::default(), Vec::new());
-        let opened = OpenedJob { id: id(), parameters, orders, counts, packets };
+        let is_complete = true;
+        let opened = OpenedJob { id: id(), parameters, orders, counts, is_complete, packets };
         bulk.handle(BulkEvent::Opened(Box::new(opened)));
         bulk
     }
 
     fn handle(&mut self, event: BulkEvent) {
         self.core.handle(self.now, Event::Bulk(event));
+        self.core.check_invariants();
+    }
+
+    /// Lets the time come.
+    fn tick(&mut self, now: Timestamp) {
+        self.now = now;
+        self.core.handle(now, Event::Tick);
         self.core.check_invariants();
     }
 
@@ -73,9 +88,13 @@ impl Bulk {
         self.handle(BulkEvent::Destinations { job: id(), outcome });
     }
 
-    fn made(&mut self, destination: u32, offset: u32, recipients: u32) {
-        let outcome = Ok(Some((PacketNumber { job: id(), offset }, recipients)));
-        self.handle(BulkEvent::PacketMade { job: id(), destination, outcome });
+    /// Packets of these offsets and numbers of recipients are made.
+    fn made(&mut self, destination: u32, made: &[(u32, u32)]) {
+        let packet = |(offset, recipients): &(u32, u32)| {
+            (PacketNumber { job: id(), offset: *offset }, *recipients)
+        };
+        let outcome = Ok(made.iter().map(packet).collect());
+        self.handle(BulkEvent::PacketsMade { job: id(), destination, outcome });
     }
 
     fn ended(&mut self, offset: u32, recipients: u32) {
@@ -90,8 +109,8 @@ impl Bulk {
     }
 }
 
-fn make(destination: u32, at_most: u32) -> BulkAction {
-    BulkAction::MakePacket { job: id(), destination, at_most }
+fn make(destination: u32, packets: u32, at_most: u32) -> BulkAction {
+    BulkAction::MakePackets { job: id(), destination, packets, at_most }
 }
 
 fn store(ticket: OrderTicket, orders: BulkOrders) -> BulkAction {
@@ -107,30 +126,28 @@ fn packets_are_cut_as_far_as_agents_need_them() {
     let mut bulk = Bulk::new(|_| {});
     assert_eq!(bulk.decided(), [read()]);
     bulk.destinations(&[(0, "x", 1000), (5000, "y", 3)], true);
-    assert_eq!(bulk.decided(), [make(0, 10), make(5000, 3)]);
-    for packet in 0..4 {
-        bulk.made(0, packet * 100, 10);
-        let expected = if packet < 3 { vec![make(0, 10)] } else { vec![] };
-        assert_eq!(bulk.decided(), expected, "one agent needs four packets ahead");
-    }
-    bulk.made(5000, 5000, 3);
-    assert_eq!(bulk.decided(), []);
+    // One agent, half of one more, and two.
+    assert_eq!(bulk.decided(), [make(0, 3, 10), make(5000, 1, 3)]);
+    bulk.made(0, &[(0, 10), (100, 10), (200, 10)]);
+    bulk.made(5000, &[(5000, 3)]);
+    assert_eq!(bulk.decided(), [], "as many are ahead as are allowed");
     bulk.ended(0, 10);
-    assert_eq!(bulk.decided(), [make(0, 10)]);
-    let job = bulk.core.bulk_job(id()).expect("a job");
-    assert_eq!((job.counts().delivered, job.counts().pending), (10, 990));
-    assert_eq!(job.packets(), (4, 33));
+    assert_eq!(bulk.decided(), [make(0, 1, 10)]);
+    let totals = bulk.core.bulk_job(id()).expect("a job").totals();
+    assert_eq!((totals.counts.delivered, totals.counts.pending), (10, 990));
+    assert_eq!((totals.packets, totals.queued), (3, 23));
 }
 
 #[test]
 fn share_limits_packets_ahead() {
     let mut bulk = Bulk::new(|job| job.share = 50);
     bulk.destinations(&[(0, "x", 1000)], true);
-    bulk.decided();
-    bulk.made(0, 0, 10);
-    assert_eq!(bulk.decided(), [], "half of one agent is one packet at a time");
+    // Half of one agent is one packet at a time, and the next one.
+    assert_eq!(bulk.decided(), [read(), make(0, 2, 10)]);
+    bulk.made(0, &[(0, 10), (100, 10)]);
+    assert_eq!(bulk.decided(), []);
     bulk.ended(0, 10);
-    assert_eq!(bulk.decided(), [make(0, 10)]);
+    assert_eq!(bulk.decided(), [make(0, 1, 10)]);
 }
 
 #[test]
@@ -144,9 +161,13 @@ fn paused_job_cuts_nothing_until_it_is_resumed() {
     bulk.order(2, BulkOrder::Resume);
     bulk.order(3, BulkOrder::PacketSize(7));
     let resized = BulkOrders { packet_size: Some(7), ..BulkOrders::default() };
-    assert_eq!(bulk.decided(), [store(2, BulkOrders::default()), make(0, 10), store(3, resized)]);
-    bulk.made(0, 0, 10);
-    assert_eq!(bulk.decided(), [make(0, 7)]);
+    assert_eq!(
+        bulk.decided(),
+        [store(2, BulkOrders::default()), make(0, 3, 10), store(3, resized)]
+    );
+    bulk.made(0, &[(0, 10), (100, 10), (200, 10)]);
+    bulk.ended(0, 10);
+    assert_eq!(bulk.decided(), [make(0, 1, 7)]);
 }
 
 #[test]
@@ -156,29 +177,42 @@ fn cancelled_job_ends_with_its_packets() {
     bulk.destinations(&[(0, "x", 1000)], true);
     bulk.decided();
     bulk.order(1, BulkOrder::Cancel);
-    assert_eq!(bulk.decided().len(), 1, "a packet is being made: only the order is stored");
-    bulk.made(0, 0, 10);
-    let dropped = BulkAction::DropRest { job: id(), status: Status::Cancelled };
-    assert_eq!(bulk.decided(), [dropped]);
-    bulk.handle(BulkEvent::RestDropped { job: id(), outcome: Ok(990) });
+    let orders = BulkOrders { is_cancelled: true, ..BulkOrders::default() };
+    assert_eq!(bulk.decided(), [store(1, orders)]);
+    bulk.made(0, &[(0, 10), (100, 10), (200, 10)]);
+    assert_eq!(bulk.decided(), [], "nothing is dropped before the cancellation is on disk");
+    bulk.handle(BulkEvent::OrdersStored { job: id(), ticket: Some(1), outcome: Ok(()) });
+    let status = Status::Cancelled;
+    assert_eq!(bulk.decided(), [BulkAction::DropRest { job: id(), status }]);
+    bulk.handle(BulkEvent::RestDropped { job: id(), status, outcome: Ok(970) });
     assert_eq!(bulk.decided(), []);
-    bulk.ended(0, 10);
+    bulk.order(2, BulkOrder::Resume);
+    assert_eq!(bulk.answer(), Some(Effect::refused(OrderRefusal::JobCancelled)));
+    [0, 100, 200].into_iter().for_each(|offset| bulk.ended(offset, 10));
     assert_eq!(bulk.decided(), [BulkAction::Finish(id())]);
-    let counts = RecipientCounts { all: 1000, delivered: 10, dropped: 990, ..Default::default() };
-    bulk.handle(BulkEvent::Finished { job: id(), outcome: Ok(counts) });
+    let counts = RecipientCounts { all: 1000, delivered: 30, cancelled: 970, ..Default::default() };
+    let finished = FinishedJob { id: id(), list: None, counts, submitted: 0, finished: 7 };
+    let outcome = Ok(Ended::Finished(finished.clone()));
+    bulk.handle(BulkEvent::Finished { job: id(), outcome });
     assert!(bulk.core.bulk_job(id()).is_none());
+    assert_eq!(bulk.core.finished_bulk_job(id()), Some(&finished));
 }
 
 #[test]
-fn recipients_whose_packet_was_lost_are_cut_again() {
+fn recipients_of_vanished_packet_wait_for_a_decision() {
     let mut bulk = Bulk::new(|_| {});
     bulk.destinations(&[(0, "x", 10)], true);
-    bulk.made(0, 0, 10);
+    bulk.made(0, &[(0, 10)]);
     bulk.decided();
     bulk.handle(BulkEvent::PacketGone(PacketNumber { job: id(), offset: 0 }));
-    assert_eq!(bulk.decided(), [BulkAction::Finish(id())]);
-    let counts = RecipientCounts { all: 10, pending: 10, ..RecipientCounts::default() };
-    bulk.handle(BulkEvent::Finished { job: id(), outcome: Ok(counts) });
+    assert_eq!(bulk.decided(), [BulkAction::MarkLost(id())]);
+    bulk.handle(BulkEvent::LostMarked { job: id(), outcome: Ok(10) });
+    assert_eq!(bulk.decided(), [], "nothing is sent again by itself");
+    bulk.order(1, BulkOrder::Lost { are_sent: true });
+    let decide = BulkAction::DecideLost { job: id(), ticket: Some(1), are_sent: true };
+    assert_eq!(bulk.decided(), [decide]);
+    let (ticket, are_sent) = (Some(1), true);
+    bulk.handle(BulkEvent::LostDecided { job: id(), ticket, are_sent, outcome: Ok(10) });
     assert_eq!(bulk.decided(), [read()]);
 }
 
@@ -189,18 +223,74 @@ fn job_waits_for_its_time_and_ends_at_its_deadline() {
     });
     assert_eq!(bulk.decided(), []);
     assert_eq!(bulk.core.next_wakeup(), Some(Timestamp::from_seconds(1_000_100)));
-    bulk.now = Timestamp::from_seconds(1_000_100);
-    bulk.core.handle(bulk.now, Event::Tick);
+    bulk.tick(Timestamp::from_seconds(1_000_100));
     assert_eq!(bulk.decided(), [read()]);
     bulk.destinations(&[(0, "x", 10)], true);
-    bulk.made(0, 0, 5);
-    bulk.decided();
+    assert_eq!(bulk.decided(), [make(0, 1, 10)]);
     let outcome = Err(ErrorKind::StorageFull);
-    bulk.handle(BulkEvent::PacketMade { job: id(), destination: 0, outcome });
+    bulk.handle(BulkEvent::PacketsMade { job: id(), destination: 0, outcome });
     assert_eq!(bulk.decided(), [], "the disk is full");
-    bulk.now = Timestamp::from_seconds(1_000_200);
-    bulk.core.handle(bulk.now, Event::Tick);
+    bulk.tick(Timestamp::from_seconds(1_000_200));
     assert_eq!(bulk.decided(), [BulkAction::DropRest { job: id(), status: Status::TooLate }]);
+}
+
+/// Sets the clock, without an event in between.
+fn set_clock(bulk: &mut Bulk, step: ClockStep) {
+    bulk.now = match step {
+        ClockStep::Forward(by) => bulk.now + by,
+        ClockStep::Back(by) => bulk.now - by,
+    };
+    bulk.core.handle(bulk.now, Event::ClockSet(step));
+    bulk.core.check_invariants();
+}
+
+#[test]
+fn window_of_job_follows_changes_of_daylight_saving_time() {
+    let utc = |text: &str| parse_instant(text, Timestamp::EPOCH).expect("a time");
+    for (noon, opens, closes, opens_again) in [
+        // The night to winter time, when it is 02:30 twice: nine hours.
+        ("2026-10-24T12:00Z", "2026-10-24T20:00Z", "2026-10-25T05:00Z", "2026-10-25T21:00Z"),
+        // The night to summer time: seven hours.
+        ("2027-03-27T12:00Z", "2027-03-27T21:00Z", "2027-03-28T04:00Z", "2027-03-28T20:00Z"),
+    ] {
+        let mut bulk = Bulk::at(utc(noon), |job| {
+            job.window = Some("22:00-06:00;Europe/Berlin".to_string());
+        });
+        assert_eq!(bulk.decided(), [], "{noon}");
+        assert_eq!(bulk.core.next_wakeup(), Some(utc(opens)));
+        bulk.tick(utc(opens));
+        assert_eq!(bulk.decided(), [read()], "{opens}");
+        bulk.destinations(&[(0, "x", 1000)], true);
+        assert_eq!(bulk.decided(), [make(0, 3, 10)]);
+        bulk.made(0, &[(0, 10), (100, 10), (200, 10)]);
+        bulk.tick(utc(closes) - Duration::from_secs(1));
+        bulk.ended(0, 10);
+        assert_eq!(bulk.decided(), [make(0, 1, 10)], "one second before {closes}");
+        bulk.made(0, &[(300, 10)]);
+        bulk.tick(utc(closes));
+        bulk.ended(100, 10);
+        assert_eq!(bulk.decided(), [], "{closes}");
+        let state = bulk.core.bulk_job(id()).expect("a job").state(bulk.now);
+        assert_eq!(state, view::JobState::Scheduled(utc(opens_again)));
+        bulk.tick(utc(opens_again));
+        assert_eq!(bulk.decided(), [make(0, 1, 10)], "{opens_again}");
+    }
+}
+
+#[test]
+fn release_of_job_follows_the_clock_when_it_is_set() {
+    let hour = Duration::from_secs(3600);
+    let mut bulk = Bulk::new(|job| job.not_before = Some(1_000_000 + 1800));
+    assert_eq!(bulk.decided(), []);
+    set_clock(&mut bulk, ClockStep::Forward(hour));
+    assert_eq!(bulk.decided(), [read()], "it is later than the release");
+    set_clock(&mut bulk, ClockStep::Back(hour));
+    bulk.destinations(&[(0, "x", 1000)], true);
+    assert_eq!(bulk.decided(), [], "it is earlier again");
+    bulk.tick(bulk.now);
+    assert_eq!(bulk.core.next_wakeup(), Some(Timestamp::from_seconds(1_000_000 + 1800)));
+    bulk.tick(Timestamp::from_seconds(1_000_000 + 1800));
+    assert_eq!(bulk.decided(), [make(0, 3, 10)]);
 }
 
 #[test]
@@ -210,17 +300,16 @@ fn order_is_answered_when_it_is_stored() {
     assert_eq!(bulk.answer(), None);
     let stored = |ticket, outcome| BulkEvent::OrdersStored { job: id(), ticket, outcome };
     bulk.handle(stored(Some(1), Err(ErrorKind::StorageFull)));
-    let unstored = Effect { unstored: Some(ErrorKind::StorageFull), ..Effect::default() };
+    let unstored = Effect { jobs: 1, unstored: Some(ErrorKind::StorageFull), ..Effect::default() };
     assert_eq!(bulk.answer(), Some(unstored));
-    bulk.now += Settings::default().failed_write;
-    bulk.core.handle(bulk.now, Event::Tick);
+    bulk.tick(bulk.now + Settings::default().failed_write);
     let orders = BulkOrders { is_paused: true, ..BulkOrders::default() };
     let again = BulkAction::StoreOrders { job: id(), ticket: None, orders };
     assert_eq!(bulk.decided(), [again], "it is stored later");
     bulk.handle(stored(None, Ok(())));
     bulk.order(2, BulkOrder::Resume);
     bulk.handle(stored(Some(2), Ok(())));
-    assert_eq!(bulk.answer(), Some(Effect::default()));
+    assert_eq!(bulk.answer(), Some(Effect { jobs: 1, ..Effect::default() }));
     let order = Order::Bulk { job: "000002".parse().expect("a job"), order: BulkOrder::Pause };
     bulk.core.handle(bulk.now, Event::Ordered { ticket: 3, by: String::new(), order });
     let unknown = Effect::refused(OrderRefusal::NotFound);

@@ -144,6 +144,8 @@ pub struct Effect {
     pub started: bool,
     /// Agents that were told to end.
     pub agents: u32,
+    /// Bulk jobs that it changed.
+    pub jobs: u32,
     /// Why it could not be stored.
     ///
     /// It is in force all the same, and the write is tried again.
@@ -166,6 +168,10 @@ pub enum OrderRefusal {
     OfRings,
     /// The value is out of range.
     BadValue,
+    /// The bulk job is cancelled.
+    JobCancelled,
+    /// No recipients of the bulk job are lost.
+    NothingLost,
 }
 
 /// Orders that are not stored on disk yet.
@@ -336,6 +342,7 @@ impl Effect {
         self.held += other.held;
         self.started |= other.started;
         self.agents += other.agents;
+        self.jobs += other.jobs;
         self.unstored = self.unstored.or(other.unstored);
         self.refusal = self.refusal.or(other.refusal);
     }

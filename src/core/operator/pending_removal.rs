@@ -18,10 +18,17 @@ impl Scheduler {
         let id = self.queue.message(message).spool_id();
         let Some(PendingRemoval { after_job, author, .. }) = self.overrides.removal_of(id).cloned()
         else {
-            return;
+            return self.apply_cancellation(message);
         };
         let vertices = self.queue.vertices_of(message);
         self.end_vertices(message, &vertices, (after_job, &author));
+    }
+
+    /// Returns true if all of a message is to end: its removal was ordered, or its bulk job is
+    /// cancelled.
+    pub(crate) fn is_to_end(&self, message: MessageId) -> bool {
+        self.overrides.removal_of(self.queue.message(message).spool_id()).is_some()
+            || self.is_of_cancelled_job(message)
     }
 }
 
@@ -40,10 +47,5 @@ impl Overrides {
         }
         let removal = PendingRemoval { message: id, after_job, author: author.clone() };
         self.change(OverrideChange::Removal(removal));
-    }
-
-    /// Returns true if the removal of a whole message was ordered.
-    pub(crate) fn has_removal_order(&self, queue: &Queue, message: MessageId) -> bool {
-        self.removal_of(queue.message(message).spool_id()).is_some()
     }
 }

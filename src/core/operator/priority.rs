@@ -4,10 +4,12 @@
 //! and the rest of the message is chosen by the new priority. With the priority `z` it is kept.
 
 use crate::Scheduler;
+use crate::bulk::BulkOrder;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, MAX_HELD_MESSAGES, OverrideChange, PriorityOverride};
 use crate::query::view::View;
 use crate::queue::VertexState;
+use zsched_bulk::PacketNumber;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
@@ -22,6 +24,15 @@ impl Scheduler {
     ) -> Effect {
         let mut all = Effect::default();
         for id in messages {
+            // All packets of a bulk job have one priority, also those that are not cut yet.
+            let packet = PacketNumber::of_message(id.number);
+            if let Some(job) = packet.and_then(|packet| self.bulk_job(packet.job)) {
+                if job.priority() != priority {
+                    let order = BulkOrder::Priority(priority);
+                    all.add(&self.order_about_job(job.id, order, &author.name));
+                }
+                continue;
+            }
             let Some(message) = self.queue.message_of(*id) else { continue };
             if self.queue.message(message).priority == priority {
                 continue;

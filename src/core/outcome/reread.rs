@@ -93,7 +93,9 @@ impl Scheduler {
         self.queue.message_mut(message).owes_report |= arrival.report_due;
         self.queue.message_mut(message).has_undeliverable_lines |=
             arrival.first_undeliverable.is_some();
-        self.queue.message_mut(message).failed = arrival.failed;
+        // Failures of which the notes were not written yet are not in the file.
+        let failed = &mut self.queue.message_mut(message).failed;
+        *failed = arrival.failed.max(*failed);
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
         let mut finished = 0;

@@ -3,6 +3,7 @@
 use crate::query::view::View;
 use crate::query::why::{MAX_COUNTED, Reason, Wait, Why};
 use crate::queue::{MessageId, Thread};
+use zsched_bulk::PacketNumber;
 
 impl<'s> View<'s> {
     /// The reason for a vertex of a message that is held back.
@@ -12,9 +13,18 @@ impl<'s> View<'s> {
         match messages.schedules.next_opening(id, self.core.cx.now) {
             _ if message.held => Reason::Held,
             Some(at) if message.is_scheduled => Reason::Scheduled(at),
+            _ if message.is_kept_by_job => Reason::Job,
             _ if message.is_kept() => Reason::Kept,
             _ => Reason::Turn,
         }
+    }
+
+    /// What a packet's job keeps it back for.
+    pub(super) fn why_kept_by_job(self, message: MessageId) -> Why {
+        let number = self.core.queue.message(message).name.number();
+        let job = PacketNumber::of_message(number).map(|packet| packet.job);
+        let job = job.and_then(|job| self.core.bulk_job(job));
+        job.map_or(Why::Turn, |job| Why::Job { job: job.id, is_paused: job.is_paused() })
     }
 
     /// Reasons for the vertices of a thread that are held back, one of each kind.

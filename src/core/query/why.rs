@@ -11,6 +11,7 @@ use crate::query::rank::JobRank;
 use crate::query::view::{QueuedVertex, View};
 use crate::queue::{Destination, Ring, RingId, Thread, Unreachable, Vertex, VertexId, VertexState};
 use std::rc::Rc;
+use zsched_bulk::JobId;
 use zsched_config::SourceLocation;
 use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
@@ -44,6 +45,8 @@ pub enum Reason {
     Scheduled(Timestamp),
     /// A priority above `z`, which keeps its message.
     Kept,
+    /// Its bulk job, which is paused or has its share of agents.
+    Job,
     /// Its window, which has no room for another agent.
     Window,
     /// The time at which its next delivery may start.
@@ -134,6 +137,13 @@ pub enum Why {
     },
     /// A priority above `z`, which keeps its message.
     Kept,
+    /// Its bulk job.
+    Job {
+        /// The job.
+        job: JobId,
+        /// It is paused. Otherwise other packets of it have its share of agents.
+        is_paused: bool,
+    },
     /// Its window, which has no room for another agent.
     Window {
         /// Number of agents at work in it.
@@ -215,6 +225,7 @@ impl Why {
             Why::Held { .. } => "held",
             Why::Scheduled { .. } => "scheduled",
             Why::Kept => "kept",
+            Why::Job { .. } => "job",
             Why::Window { .. } => "window",
             Why::Pace { .. } => "pace",
             Why::Turn => "turn",
@@ -234,7 +245,7 @@ impl Why {
             | Why::Window { line, .. }
             | Why::Pace { line, .. } => Some(line),
             Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Turn => None,
-            Why::Held { .. } | Why::Scheduled { .. } | Why::Kept => None,
+            Why::Held { .. } | Why::Scheduled { .. } | Why::Kept | Why::Job { .. } => None,
         }
     }
 }
@@ -435,6 +446,7 @@ impl<'s> View<'s> {
                 Why::Scheduled { at, window: schedules.window(vertex.message) }
             }
             Reason::Kept => Why::Kept,
+            Reason::Job => self.why_kept_by_job(vertex.message),
             Reason::Retry(at) => {
                 let present = |time| self.core.queue.to_present_clock(thread, time);
                 let known = thread.retry.unreachable.clone();

@@ -76,5 +76,8 @@ impl Queue {
     fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        if place == VertexState::Due {
+            self.record_due_packet(vertex);
+        }
     }
 }

@@ -44,6 +44,8 @@ pub struct Message {
     pub priority: u8,
     /// The times that its sender has set do not allow delivery now ([`crate::queue::schedule`]).
     pub is_scheduled: bool,
+    /// Its bulk job keeps it back: it is paused, or has its share of agents ([`crate::bulk`]).
+    pub is_kept_by_job: bool,
     /// Its control file has a `d` line that is not reported to the sender.
     pub owes_report: bool,
     /// It may have failures without a `d` line, which are noted when it is finished.
@@ -92,6 +94,7 @@ impl Message {
             jobs: 0,
             priority: arrival.priority,
             is_scheduled: false,
+            is_kept_by_job: false,
             owes_report: arrival.report_due,
             has_unnoted_failures: false,
             deadline: arrival.deliver_by.map_or(0, |deadline| deadline.at),
@@ -116,9 +119,11 @@ impl Message {
 
     /// Returns true if none of it is given to an agent now.
     ///
-    /// An operator holds it, it waits for a time that its sender has set, or its priority is `z`.
+    /// An operator holds it, it waits for a time that its sender has set or for its bulk job, or
+    /// its priority is `z`.
     pub fn is_kept(&self) -> bool {
-        self.held || self.is_scheduled || self.priority >= KEPT_PRIORITY
+        let is_of_low_priority = self.priority >= KEPT_PRIORITY;
+        self.held || self.is_scheduled || self.is_kept_by_job || is_of_low_priority
     }
 
     /// The deadline that its sender has set.

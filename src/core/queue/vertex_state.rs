@@ -13,6 +13,9 @@ impl Queue {
         self.dequeue_vertex(vertex);
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
+        if to == VertexState::Due {
+            self.record_due_packet(vertex);
+        }
         self.enqueue_vertex(now, vertex);
     }
 
@@ -21,6 +24,7 @@ impl Queue {
         self.dequeue_vertex(vertex);
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+        self.record_due_packet(vertex);
         self.enqueue_vertex(now, vertex);
     }
 

@@ -24,6 +24,9 @@ pub(crate) const CONFIGS: [&str; 3] = [
     "*/*\n\tmaxta=4 interval=2s command=all expiry=1m expiry2=1m\n",
 ];
 
+/// Time that passes before the writer must have written everything.
+const MAX_TIME_AHEAD: Duration = Duration::from_secs(5);
+
 /// A simulated scheduler, and the recorder.
 pub(super) struct Rehearsal {
     world: Simulation<RecordingObserver>,
@@ -122,11 +125,6 @@ impl Rehearsal {
         self.pass(400);
         let core = self.world.observer.core();
         core.query().check_invariants();
-        // Virtual time is faster than the disk, and a slow disk pauses the recording.
-        let writer = &core.recorder.as_ref().expect("it records").writer;
-        while !writer.is_idle() {
-            std::thread::yield_now();
-        }
     }
 
     pub(super) fn is_paused(&mut self) -> bool {
@@ -141,8 +139,22 @@ impl Rehearsal {
 
     /// Passes a random time below a limit in milliseconds.
     fn pass(&mut self, limit: u64) {
-        let time = Duration::from_millis(self.random.u64(0..limit));
-        self.world.run_until(self.world.at().now + time);
+        let mut time = Duration::from_millis(self.random.u64(0..limit));
+        // A slow disk pauses the recording, and virtual time is faster than any disk.
+        while !time.is_zero() {
+            let part = time.min(MAX_TIME_AHEAD);
+            self.world.run_until(self.world.at().now + part);
+            self.wait_for_writer();
+            time -= part;
+        }
+    }
+
+    fn wait_for_writer(&mut self) {
+        let core = self.world.observer.core();
+        let writer = &core.recorder.as_ref().expect("it records").writer;
+        while !writer.is_idle() {
+            std::thread::yield_now();
+        }
     }
 
     fn submit(&mut self) {

@@ -49,8 +49,7 @@ impl Scheduler {
         let message_ref = self.queue.message(message);
         let partial = &self.admission.partials.partial[&message];
         // Nothing of a kept message is delivered, but its removal may be ordered.
-        let is_kept =
-            message_ref.is_kept() && !self.overrides.has_removal_order(&self.queue, message);
+        let is_kept = message_ref.is_kept() && !self.is_to_end(message);
         if partial.reading.is_some() || is_kept || message_ref.is_removing {
             return false;
         }

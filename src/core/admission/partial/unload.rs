@@ -54,7 +54,7 @@ impl Scheduler {
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
-            (false, Some(left)) if self.overrides.has_removal_order(&self.queue, message) => {
+            (false, Some(left)) if self.is_to_end(message) => {
                 Some(left.min(self.cx.now + LOCKED_RETRY_INTERVAL))
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
