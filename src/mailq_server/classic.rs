@@ -45,7 +45,7 @@ pub(crate) fn limit_of(reason: Reason) -> Option<LimitKind> {
 pub(crate) fn pending(reason: Reason) -> Option<&'static str> {
     let refusal = match reason {
         Reason::Refused(refusal) => refusal,
-        Reason::Held | Reason::Kept => return Some("Held"),
+        Reason::Held | Reason::Kept | Reason::Job => return Some("Held"),
         Reason::Scheduled(_) => return Some("Scheduled"),
         Reason::Window => return Some("Window"),
         Reason::Pace => return Some("Rate"),

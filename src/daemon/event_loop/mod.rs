@@ -48,6 +48,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use zsched_bulk::JobId;
 use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, ReadBudget};
 use zsched_core::overrides::OverrideChange;
@@ -106,8 +107,10 @@ pub(crate) struct Daemon {
     pub(crate) new_names: Vec<SpoolName>,
     /// Messages that end when they have been read, by their number.
     pub(crate) unread_obsoleted: HashMap<u64, Obsoleted>,
-    /// True once the bulk jobs of the start are known to the core.
-    pub(crate) are_bulk_jobs_listed: bool,
+    /// Bulk jobs that cannot be opened, so that the orders about them are not known.
+    ///
+    /// `None` until the jobs were listed.
+    pub(crate) unopened_jobs: Option<BTreeSet<JobId>>,
     pub(crate) scan_limits: ScanLimits,
     pub(crate) timeouts: Timeouts,
     /// True until the mail found at the start is loaded.

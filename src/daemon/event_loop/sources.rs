@@ -129,7 +129,7 @@ impl Daemon {
             }
             Completion::Bulk(event) => self.core.handle(now, Event::Bulk(event)),
             Completion::PacketNames(names) => self.read_packets(names),
-            Completion::BulkJobsListed => self.are_bulk_jobs_listed = true,
+            Completion::BulkJobsListed { unopened } => self.unopened_jobs = Some(unopened),
             Completion::ClearLocksFailed(name, error) => {
                 log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
             }
@@ -151,8 +151,11 @@ impl Daemon {
     /// Its job is not known, or does not know it yet.
     fn is_early_packet(&self, name: &SpoolName) -> bool {
         let number = name.number();
-        PacketNumber::of_message(number).is_some()
-            && (!self.are_bulk_jobs_listed || self.core.query().is_packet_in_making(number))
+        PacketNumber::of_message(number).is_some_and(|packet| {
+            let unopened = self.unopened_jobs.as_ref();
+            unopened.is_none_or(|jobs| jobs.contains(&packet.job))
+                || self.core.query().is_packet_in_making(number)
+        })
     }
 
     /// Picks the names that are new from those found by a scan.

@@ -3,13 +3,16 @@
 //! It has a worker of its own, since a job of a million recipients takes a moment to be read.
 
 use super::{Completion, CompletionSender};
+use crate::state::duplicates::DuplicatesFile;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use zsched_bulk::cut::{MadePacket, OpenJob};
+use zsched_bulk::cut::{MadePacket, OpenJob, WantedPackets};
 use zsched_bulk::packet::{self, ExistingPacket};
-use zsched_bulk::{JobId, draft, result};
+use zsched_bulk::result::{self, Ended};
+use zsched_bulk::{JobId, draft};
 use zsched_core::bulk::{BulkAction, BulkEvent, OpenedJob};
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
@@ -34,6 +37,7 @@ pub(super) struct BulkWorker {
     /// Errors of jobs that could not be opened, which are logged once.
     failed: BTreeMap<JobId, String>,
     completions: CompletionSender,
+    duplicates: Arc<DuplicatesFile>,
     /// When finished jobs were last removed.
     removed_at: Option<Instant>,
 }
@@ -43,10 +47,11 @@ impl BulkWorker {
         spool: &Spool,
         level: HashLevel,
         completions: CompletionSender,
+        duplicates: Arc<DuplicatesFile>,
     ) -> BulkWorker {
         let submitter = Submitter { spool: spool.clone(), level, sync: true };
         let (jobs, failed) = (HashMap::new(), BTreeMap::new());
-        BulkWorker { submitter, jobs, failed, completions, removed_at: None }
+        BulkWorker { submitter, jobs, failed, completions, duplicates, removed_at: None }
     }
 
     fn spool(&self) -> &Spool {
@@ -60,7 +65,7 @@ impl BulkWorker {
             log::error!("{}: {error}", self.spool().transport().display());
         }
         self.find();
-        self.completions.send(vec![Completion::BulkJobsListed]);
+        self.find_finished();
         for request in requests {
             match request {
                 BulkRequest::Find => self.find(),
@@ -73,22 +78,52 @@ impl BulkWorker {
         self.completions.send(vec![Completion::Bulk(event)]);
     }
 
+    /// Reports the finished jobs that are kept.
+    fn find_finished(&self) {
+        for job in zsched_bulk::list(self.spool()).unwrap_or_default() {
+            if !self.jobs.contains_key(&job)
+                && zsched_bulk::is_finished(self.spool(), job).unwrap_or(false)
+                && let Ok(finished) = result::summary(self.spool(), job)
+            {
+                self.send(BulkEvent::FinishedFound(Box::new(finished)));
+            }
+        }
+    }
+
+    /// Takes up what was submitted of jobs since.
+    fn grow(&mut self) {
+        let spool = &self.submitter.spool;
+        for (id, job) in self.jobs.iter_mut().filter(|(_, job)| !job.is_complete()) {
+            match job.grow(spool) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let (all, is_complete) = (job.counts.all, job.is_complete());
+                    let event = BulkEvent::Grown { job: *id, all, is_complete };
+                    self.completions.send(vec![Completion::Bulk(event)]);
+                }
+                Err(error) => log::error!("bulk job {id}: what is new cannot be read: {error}"),
+            }
+        }
+    }
+
     /// Opens the jobs that are new.
     fn find(&mut self) {
         self.remove_old();
+        self.grow();
         let new = match zsched_bulk::list(self.spool()) {
             Ok(jobs) => jobs.into_iter().filter(|job| self.is_new(*job)).collect::<Vec<_>>(),
             Err(error) => {
                 return log::error!("{}: {error}", self.spool().bulk().display());
             }
         };
-        if new.is_empty() {
-            return;
+        if !new.is_empty() {
+            match packet::existing(self.spool()) {
+                Ok(packets) => new.iter().for_each(|job| self.open(*job, &packets)),
+                Err(error) => log::error!("the packets of bulk jobs cannot be listed: {error}"),
+            }
         }
-        match packet::existing(self.spool()) {
-            Ok(packets) => new.into_iter().for_each(|job| self.open(job, &packets)),
-            Err(error) => log::error!("the packets of bulk jobs cannot be listed: {error}"),
-        }
+        let unopened = new.into_iter().filter(|job| !self.jobs.contains_key(job)).collect();
+        self.completions.send(vec![Completion::BulkJobsListed { unopened }]);
     }
 
     fn is_new(&self, job: JobId) -> bool {
@@ -99,17 +134,20 @@ impl BulkWorker {
     fn open(&mut self, id: JobId, packets: &[ExistingPacket]) {
         let own: Vec<ExistingPacket> =
             packets.iter().filter(|packet| packet.number.job == id).cloned().collect();
-        match OpenJob::open(self.spool(), id, &own) {
-            Ok(job) => {
-                let packets = own.iter();
+        let opened = OpenJob::open(self.spool(), id).and_then(|mut job| {
+            // What has vanished is found before anything is cut.
+            let packets = job.take_up(&own)?;
+            Ok((job, packets))
+        });
+        match opened {
+            Ok((job, packets)) => {
                 let opened = OpenedJob {
                     id,
                     parameters: job.parameters.clone(),
                     orders: job.orders,
                     counts: job.counts,
-                    packets: packets
-                        .map(|packet| (packet.number.offset, packet.offsets.len() as u32))
-                        .collect(),
+                    is_complete: job.is_complete(),
+                    packets,
                 };
                 self.jobs.insert(id, job);
                 self.failed.remove(&id);
@@ -135,10 +173,11 @@ impl BulkWorker {
         }
         self.removed_at = Some(Instant::now());
         match draft::remove_old(self.spool(), Timestamp::now().seconds()) {
-            Ok(0) => {}
-            Ok(count) => {
-                let jobs = printable::count(u64::from(count), "finished bulk job");
+            Ok(removed) if removed.is_empty() => {}
+            Ok(removed) => {
+                let jobs = printable::count(removed.len() as u64, "finished bulk job");
                 log::info!("removed {jobs}");
+                removed.into_iter().for_each(|job| self.send(BulkEvent::Removed(job)));
             }
             Err(error) => log::error!("finished bulk jobs cannot be removed: {error}"),
         }
@@ -151,37 +190,50 @@ impl BulkWorker {
                 let outcome = log_error(job, "its destinations cannot be read", outcome);
                 self.send(BulkEvent::Destinations { job, outcome });
             }
-            BulkAction::MakePacket { job, destination, at_most } => {
-                let make = |job: &mut OpenJob, submitter: &Submitter| {
-                    job.make_packet(submitter, destination, at_most)
-                };
-                let made = self.with(job, make);
-                let made = log_error(job, "a packet cannot be made", made);
+            BulkAction::MakePackets { job, destination, packets, at_most } => {
+                let wanted = WantedPackets { destination, packets, at_most };
+                let made = self.with(job, |job, submitter| {
+                    job.make_packets(submitter, &[wanted]).pop().unwrap_or_else(|| Ok(Vec::new()))
+                });
+                let made = log_error(job, "packets cannot be made", made);
                 let names: Vec<SpoolName> =
                     made.iter().flatten().map(|made| made.name.clone()).collect();
                 let about = |MadePacket { number, recipients, .. }| (number, recipients);
-                let outcome = made.map(|made| made.map(about));
-                let event = BulkEvent::PacketMade { job, destination, outcome };
+                let outcome = made.map(|made| made.into_iter().map(about).collect());
+                let event = BulkEvent::PacketsMade { job, destination, outcome };
                 self.completions
                     .send(vec![Completion::Bulk(event), Completion::PacketNames(names)]);
             }
-            BulkAction::DropRest { job, status } => {
-                let dropped = self.with(job, |open, submitter| {
-                    let packets = packets_of(&submitter.spool, job)?;
-                    open.drop_rest(&submitter.spool, &packets, status)
+            BulkAction::MarkLost(job) => {
+                let marked = self.with(job, |open, submitter| {
+                    open.reconcile(&packets_of(&submitter.spool, job)?)
                 });
+                let outcome = log_error(job, "vanished packets cannot be noted", marked);
+                self.send(BulkEvent::LostMarked { job, outcome });
+            }
+            BulkAction::DecideLost { job, ticket, are_sent } => {
+                let duplicates = self.duplicates.clone();
+                let decided =
+                    self.with(job, |open, _| open.decide_lost(are_sent, &mut duplicates.sink()));
+                let outcome = log_error(job, "vanished packets cannot be decided about", decided);
+                self.send(BulkEvent::LostDecided { job, ticket, are_sent, outcome });
+            }
+            BulkAction::DropRest { job, status } => {
+                let dropped = self.with(job, |open, _| open.drop_rest(status));
                 let outcome = log_error(job, "the rest cannot be dropped", dropped);
-                self.send(BulkEvent::RestDropped { job, outcome });
+                self.send(BulkEvent::RestDropped { job, status, outcome });
             }
             BulkAction::Finish(job) => {
                 let finished = self.with(job, |open, submitter| {
-                    let counts = result::write(&submitter.spool, job)?;
-                    if counts.pending > 0 {
-                        open.rewind(&packets_of(&submitter.spool, job)?)?;
+                    let spool = &submitter.spool;
+                    let ended = result::write(spool, job, Timestamp::now().seconds())?;
+                    if let Ended::NotYet(_) = ended {
+                        open.reconcile(&packets_of(spool, job)?)?;
+                        return Ok(Ended::NotYet(open.rewind()?));
                     }
-                    Ok(counts)
+                    Ok(ended)
                 });
-                if finished.as_ref().is_ok_and(|counts| counts.pending == 0) {
+                if finished.as_ref().is_ok_and(|ended| !matches!(ended, Ended::NotYet(_))) {
                     self.jobs.remove(&job);
                 }
                 let outcome = log_error(job, "its result cannot be written", finished);
@@ -189,8 +241,13 @@ impl BulkWorker {
             }
             BulkAction::StoreOrders { job, ticket, orders } => {
                 // Those of a finished job are not needed.
-                let is_open = self.jobs.contains_key(&job);
-                let stored = if is_open { orders.write(self.spool(), job) } else { Ok(()) };
+                let stored = match self.jobs.get_mut(&job) {
+                    Some(open) => {
+                        open.orders = orders;
+                        orders.write(&self.submitter.spool, job)
+                    }
+                    None => Ok(()),
+                };
                 let outcome = log_error(job, "the orders about it cannot be stored", stored);
                 self.send(BulkEvent::OrdersStored { job, ticket, outcome });
             }

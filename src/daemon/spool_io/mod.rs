@@ -39,6 +39,7 @@ use mio::Waker;
 use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
 use reporter::Reporter;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ use std::vec;
 use verbose_messages::VerboseMessages;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
+use zsched_bulk::JobId;
 use zsched_core::bulk::BulkEvent;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{NoteTicket, SenderReportTicket, StatusRecord};
@@ -102,8 +104,11 @@ pub(crate) enum Completion {
     Bulk(BulkEvent),
     /// Packets that are to be read.
     PacketNames(Vec<SpoolName>),
-    /// All bulk jobs of the start were reported.
-    BulkJobsListed,
+    /// All bulk jobs were reported.
+    BulkJobsListed {
+        /// Those that cannot be opened. It is tried again later.
+        unopened: BTreeSet<JobId>,
+    },
 }
 
 /// What the reader has found besides the recipients of a message.
@@ -239,7 +244,7 @@ impl SpoolIo {
         };
         let reporter = worker::start("reporter", move || reporter.run(&report_requests))?;
         let (to_bulk, bulk_requests) = channel();
-        let bulk = BulkWorker::new(spool, level, completions.clone());
+        let bulk = BulkWorker::new(spool, level, completions.clone(), duplicates.clone());
         worker::start("bulk", move || bulk.run(&bulk_requests))?;
         let writer = Writer {
             spool: spool.clone(),

@@ -8,6 +8,7 @@ use crate::state::duplicates::DuplicatesFile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use zsched_bulk::status::write_before_move_aside;
 use zsched_format::time::Timestamp;
 use zsched_spool::load::{self, LoadObserver, LoadResult};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener};
@@ -153,7 +154,13 @@ impl Reader {
     /// Reads the control file of a loaded message again, or a portion of it.
     fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
         match self.opener.open() {
-            Ok(open) => load::reload(open, name, portion, &mut self.duplicates.sink()),
+            Ok(open) => load::reload(
+                open,
+                name,
+                portion,
+                &mut self.duplicates.sink(),
+                write_before_move_aside,
+            ),
             Err(error) => LoadResult::Failed(error),
         }
     }
@@ -170,7 +177,9 @@ impl Reader {
             obsoleted = self.obsoletes.add(spool, &loaded);
         };
         let found = match self.opener.open() {
-            Ok(open) => load::load(open, level, own_name, at_most, tell, observer),
+            Ok(open) => {
+                load::load(open, level, own_name, at_most, tell, observer, write_before_move_aside)
+            }
             Err(error) => LoadResult::Failed(error),
         };
         VerboseMessages::explain_refusal(spool, &name, &found);

@@ -10,7 +10,7 @@ use crate::logging::syslog;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::sync::Arc;
-use zsched_bulk::status::{PacketEnd, StatusWriter};
+use zsched_bulk::status::{OpenTags, PacketEnd, StatusWriter};
 use zsched_core::bulk::BulkEvent;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{Note, StatusRecord};
@@ -190,14 +190,16 @@ impl Writer {
     fn record_results(&mut self, removals: &mut Vec<Removal<FinalLines>>) {
         let mut status = StatusWriter::new(&self.spool);
         let (mut ends, mut failed) = (Vec::new(), Vec::new());
-        removals.retain(|removal| match status.write(&removal.name, removal.aside) {
-            Ok(end) => {
-                ends.extend(end.map(|end| (end, removal.name.clone())));
-                true
-            }
-            Err(error) => {
-                failed.push((removal.name.clone(), error));
-                false
+        removals.retain(|removal| {
+            match status.write(&removal.name, OpenTags::of_removal(removal.aside)) {
+                Ok(end) => {
+                    ends.extend(end.map(|end| (end, removal.name.clone())));
+                    true
+                }
+                Err(error) => {
+                    failed.push((removal.name.clone(), error));
+                    false
+                }
             }
         });
         if let Err(error) = status.sync() {

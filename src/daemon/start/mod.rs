@@ -450,7 +450,7 @@ impl StartPlan {
             has_held_children: false,
             new_names: Vec::new(),
             unread_obsoleted: HashMap::new(),
-            are_bulk_jobs_listed: false,
+            unopened_jobs: None,
             scan_limits,
             timeouts,
             is_loading: true,

@@ -2,7 +2,7 @@
 
 use super::arguments::quoted;
 use super::client;
-use super::commands::JobOrder;
+use super::commands::{JobOrder, LostDecision};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, now, one_line};
@@ -11,21 +11,23 @@ use crate::screen::Screen;
 use crate::table::{Column, print_table};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use zsched_bulk::export::{Export, ExportError};
+use zsched_bulk::counts::RecipientCounts;
+use zsched_bulk::export::{OfflineError, OfflineSpool};
 use zsched_bulk::{JobId, PacketNumber, result};
+use zsched_format::priority::KEPT_PRIORITY;
 use zsched_mailq_protocol::schema::BulkJobStatus;
 use zsched_spool::Spool;
 use zsched_sys as sys;
 
-/// Maximum number of full destinations that are shown.
+/// Maximum number of destinations that are shown.
 const MAX_FULL_SHOWN: usize = 10;
 
 /// The words of a request for an order, and the line printed after it.
 pub(super) fn order(order: &JobOrder) -> (String, String) {
     let (words, done) = match order {
-        JobOrder::Pause => ("pause", "The job is paused; packets in the queue are delivered."),
+        JobOrder::Pause => ("pause", "The job is paused; agents end what they have of it."),
         JobOrder::Resume => ("resume", "The job goes on."),
-        JobOrder::Cancel => ("cancel", "The job ends when its packets in the queue have ended."),
+        JobOrder::Cancel => ("cancel", "The job is cancelled; agents end what they have of it."),
         JobOrder::PacketSize { recipients } => {
             let done = format!("Packets have at most {recipients} recipients from now on.");
             return (format!("packet-size {recipients}"), done);
@@ -34,8 +36,25 @@ pub(super) fn order(order: &JobOrder) -> (String, String) {
             let done = format!("The job uses at most {percent} % of a destination's agents.");
             return (format!("share {percent}"), done);
         }
+        JobOrder::Priority { level } => {
+            let level = priority_word((*level).into());
+            let done = format!("All packets of the job have priority {level}.");
+            return (format!("priority {level}"), done);
+        }
+        JobOrder::Lost { decision: LostDecision::Send } => {
+            ("lost send", "The recipients get the message again.")
+        }
+        JobOrder::Lost { decision: LostDecision::Drop } => {
+            ("lost drop", "The recipients are given up; the result says unknown.")
+        }
     };
     (words.to_string(), done.to_string())
+}
+
+/// A priority as in arguments.
+fn priority_word(priority: u64) -> String {
+    let is_kept = priority >= u64::from(KEPT_PRIORITY);
+    if is_kept { "z".to_string() } else { priority.to_string() }
 }
 
 /// The argument that stands for all jobs.
@@ -56,14 +75,14 @@ pub(super) fn export(
         ALL_JOBS => zsched_bulk::list(spool)?,
         _ => vec![job_id(id)?],
     };
-    let failed = |error: ExportError| match error {
-        ExportError::Spool(error) => Failure::from(error),
-        ExportError::NoJob(_) => Failure::NotFound(error.to_string()),
+    let failed = |error: OfflineError| match error {
+        OfflineError::Spool(error) => Failure::from(error),
+        OfflineError::NoJob(_) => Failure::NotFound(error.to_string()),
         refused => Failure::Refused(refused.to_string()),
     };
-    let export = Export::begin(spool, installation.level()).map_err(failed)?;
+    let offline = OfflineSpool::lock(spool, installation.level()).map_err(failed)?;
     for job in jobs {
-        export.export(job).map_err(failed)?;
+        offline.export(job).map_err(failed)?;
         writeln!(
             screen,
             "Job {job} is exported. Its result is {}",
@@ -86,6 +105,7 @@ pub(super) fn print(jobs: &[BulkJobStatus], screen: &mut Screen<'_>) -> Result<(
         Column::number("DELIVERED", |job: &BulkJobStatus| job.delivered),
         Column::number("FAILED", |job: &BulkJobStatus| job.failed),
         Column::number("PENDING", |job: &BulkJobStatus| job.pending),
+        Column::number("DEFERRED", |job: &BulkJobStatus| job.deferred),
         Column::number("QUEUED", |job: &BulkJobStatus| job.queued),
         Column::optional_number("PER-MIN", |job: &BulkJobStatus| {
             job.per_minute.map(|rate| rate as u64)
@@ -114,15 +134,14 @@ pub(super) fn show(
             print_details(status, possible_duplicates(spool, job), screen)
         }
         _ if zsched_bulk::result_file(spool, job).exists() => {
-            let counts = result::counts(spool, job)?;
+            let RecipientCounts { all, delivered, failed, aside, .. } =
+                result::summary(spool, job)?.counts;
+            let others = all - delivered - failed - aside;
+            let all = count(all.into(), "recipient");
             writeln!(
                 screen,
-                "Job {job} is finished: {}, {} delivered, {} failed, {} aside, {} dropped.",
-                count(counts.all.into(), "recipient"),
-                counts.delivered,
-                counts.failed,
-                counts.aside,
-                counts.dropped
+                "Job {job} is finished: {all}, {delivered} delivered, {failed} failed, {aside} \
+                 aside, {others} others."
             )?;
             Ok(writeln!(
                 screen,
@@ -140,6 +159,20 @@ fn print_details(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let BulkJobStatus { packets, packet_size, share, aside, dropped, .. } = job;
+    let BulkJobStatus { deferred, at_work, lost, priority, .. } = job;
+    let priority = priority_word(*priority);
+    writeln!(
+        screen,
+        "{at_work} recipients are with agents, {deferred} are deferred; priority {priority}."
+    )?;
+    if *lost > 0 {
+        writeln!(
+            screen,
+            "{lost} recipients may be delivered or not, since their packets have vanished: \
+             mailq job {} lost send|drop",
+            one_line(&job.id)
+        )?;
+    }
     let packets = count(*packets, "packet");
     writeln!(
         screen,
@@ -158,10 +191,10 @@ fn print_details(
     for full in job.full.iter().take(MAX_FULL_SHOWN) {
         let (channel, host) = (one_line(&full.channel), one_line(&full.host));
         let left = count(full.recipients, "recipient");
-        writeln!(screen, "{channel}/{host} takes no more packets now, {left} not in a packet.")?;
+        writeln!(screen, "{channel}/{host} has {left} in no packet yet.")?;
     }
     if job.full.len() > MAX_FULL_SHOWN {
-        writeln!(screen, "Other destinations take no more packets, either.")?;
+        writeln!(screen, "Other destinations have recipients in no packet, too.")?;
     }
     Ok(())
 }

@@ -140,10 +140,18 @@ pub enum MailqCommand {
     },
     /// Show or change a bulk job
     ///
-    /// Without an order, it shows what is done, what is left, the rate, and the destinations that
-    /// take no more packets now: mailq why explains these, and mailq retry tries them again. The
-    /// orders are pause, resume, cancel, packet-size NUMBER and share PERCENT. They are in force
-    /// until the job ends, also after a restart.
+    /// Without an order, it shows how many recipients are delivered, have failed, are deferred, are
+    /// with agents, may have got the message twice, and are in no packet yet, exact to the
+    /// recipient; the rate of the last minute, and the end at this rate; and the destinations with
+    /// most recipients in no packet: mailq why explains what these wait for, and mailq retry tries
+    /// them again.
+    ///
+    /// The orders are pause, resume, cancel, packet-size NUMBER, share PERCENT, priority LEVEL,
+    /// lost send and lost drop. They are in force until the job ends, also after a restart, and
+    /// for packets in the queue, too: agents end only what they have. A job that is cancelled does
+    /// not come back. mailq priority on a packet changes the priority of its job. The orders lost
+    /// decide about recipients whose packets somebody else has removed: send them again, or give
+    /// them up.
     Job {
         /// The name of the job
         id: String,
@@ -239,11 +247,11 @@ fn priority_level(text: &str) -> Result<u8, String> {
 /// A change of a bulk job.
 #[derive(Subcommand, Clone, Debug)]
 pub enum JobOrder {
-    /// Cut no more packets; those in the queue are delivered
+    /// Give agents no more of it
     Pause,
-    /// Cut packets again
+    /// Go on
     Resume,
-    /// Never send to the recipients that are in no packet yet
+    /// Never send what no agent has yet
     Cancel,
     /// Put at most this number of recipients into a packet
     PacketSize {
@@ -257,6 +265,29 @@ pub enum JobOrder {
         #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
         percent: u8,
     },
+    /// Set the priority of all its packets
+    Priority {
+        /// From 0 (first) to 9, or z, which keeps them
+        #[arg(value_parser = priority_level)]
+        level: u8,
+    },
+    /// Decide about recipients whose packets have vanished
+    ///
+    /// Another scheduler may have delivered them.
+    Lost {
+        /// Send them again, or give them up
+        #[arg(value_enum)]
+        decision: LostDecision,
+    },
+}
+
+/// What becomes of recipients whose packets have vanished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LostDecision {
+    /// Send them again; they are listed as possible duplicates
+    Send,
+    /// Give them up
+    Drop,
 }
 
 /// Selected part of the queue, and options of an order.

@@ -204,40 +204,50 @@ pub struct BulkJobStatus {
     pub id: String,
     /// The name of the list.
     pub list: Option<String>,
-    /// `running`, `scheduled`, `paused`, `ending` or `retrying`.
+    /// `running`, `scheduled`, `paused`, `kept`, `receiving`, `retries`, `lost`, `cancelling` or
+    /// `disk-error`.
     pub state: String,
-    /// When a scheduled or retrying job goes on.
+    /// When a job that is scheduled or has a disk error goes on.
     pub until: Option<f64>,
     /// All recipients.
     pub recipients: u64,
-    /// Delivered recipients; those of a packet count when it has left the queue.
+    /// Delivered recipients.
     pub delivered: u64,
     /// Recipients that have failed or expired.
     pub failed: u64,
     /// Recipients of packets in `postman/`.
     pub aside: u64,
-    /// Recipients that were deleted, rerouted, cancelled or too late.
+    /// Recipients that were deleted, rerouted, cancelled, too late or given up.
     pub dropped: u64,
+    /// Recipients whose packet has vanished, and that wait for a decision.
+    pub lost: u64,
+    /// Recipients that were tried, and are tried again.
+    pub deferred: u64,
+    /// Recipients that agents have.
+    pub at_work: u64,
     /// Recipients that are not final.
     pub pending: u64,
     /// Recipients in packets in the queue.
     pub queued: u64,
     /// Packets in the queue.
     pub packets: u64,
+    /// Priority of its packets.
+    pub priority: u64,
     /// Maximum number of recipients in a packet.
     pub packet_size: u64,
     /// Maximum part of the agents of a destination, in percent.
     pub share: u64,
-    /// Recipients that have ended in a minute, since the scheduler has known the job.
+    /// Recipients that are delivered or fail in a minute, at present.
     pub per_minute: Option<f64>,
     /// When it ends at this rate.
     pub expected_end: Option<f64>,
-    /// Destinations that take no more packets now; those with most recipients, if one job is asked
-    /// for.
+    /// Destinations with recipients that are in no packet: those with most.
+    ///
+    /// Only in the answer about one job.
     pub full: Vec<FullDestination>,
 }
 
-/// A destination that takes no more packets of a bulk job now.
+/// A destination with recipients of a bulk job that are in no packet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FullDestination {

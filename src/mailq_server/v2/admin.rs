@@ -43,6 +43,16 @@ pub(super) fn job(rest: &[u8]) -> ReplyResult {
         "cancel" => BulkOrder::Cancel,
         "packet-size" => BulkOrder::PacketSize(number(&mut words, 1..=100_000)?),
         "share" => BulkOrder::Share(number(&mut words, 1..=u32::from(MAX_SHARE))? as u8),
+        "priority" => {
+            let word = words.expect("a priority")?;
+            let priority = zsched_format::priority::parse(&word.text);
+            BulkOrder::Priority(priority.ok_or_else(|| word.error("expected 0 to 9, or z"))?)
+        }
+        "lost" => match words.expect("send or drop")? {
+            word if word.text == "send" => BulkOrder::Lost { are_sent: true },
+            word if word.text == "drop" => BulkOrder::Lost { are_sent: false },
+            word => return Err(word.error("expected send or drop")),
+        },
         _ => return Err(verb.error(format!("expected {JOB_ORDERS}"))),
     };
     words.end()?;
@@ -50,7 +60,7 @@ pub(super) fn job(rest: &[u8]) -> ReplyResult {
 }
 
 /// The orders of `JOB`.
-const JOB_ORDERS: &str = "pause, resume, cancel, packet-size or share";
+const JOB_ORDERS: &str = "pause, resume, cancel, packet-size, share, priority or lost";
 
 fn number(words: &mut Arguments, range: RangeInclusive<u32>) -> Result<u32, SyntaxError> {
     let word = words.expect("a number")?;

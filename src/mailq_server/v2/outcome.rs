@@ -96,6 +96,8 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
              destination"
                 .to_string()
         }
+        (OrderRefusal::JobCancelled, _) => "the job is cancelled".to_string(),
+        (OrderRefusal::NothingLost, _) => "no packets of the job have vanished".to_string(),
         (OrderRefusal::BadValue, _) => {
             "the value is out of range (1 to 1000000; overfeed 0 to 10000)".to_string()
         }

@@ -5,15 +5,14 @@ use crate::v2::arguments::Arguments;
 use crate::v2::outcome::NO_JOB;
 use crate::v2::rows::objects;
 use crate::v2::task::{Reply, ReplyResult, SessionContext};
+use zsched_bulk::counts::RecipientCounts;
 use zsched_bulk::{JobId, JobIdError};
-use zsched_core::bulk::view::{JobState, JobView};
+use zsched_core::bulk::view::{JobState, JobTotals, JobView, RestOfDestination};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{BulkJobStatus, FullDestination};
 
 /// Maximum number of full destinations of a job that are listed.
 const MAX_FULL_LISTED: usize = 100;
-/// Minimum time for which a rate is counted, in seconds.
-const MIN_RATE_TIME: i64 = 5;
 
 /// Answers the request: all jobs, or the one that it names.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
@@ -38,15 +37,16 @@ fn status(job: &JobView<'_>, now: Timestamp) -> BulkJobStatus {
         JobState::Running => ("running", None),
         JobState::Scheduled(time) => ("scheduled", Some(seconds(time))),
         JobState::Paused => ("paused", None),
-        JobState::Ending => ("ending", None),
-        JobState::Retrying(time) => ("retrying", Some(seconds(time))),
+        JobState::Kept => ("kept", None),
+        JobState::Receiving => ("receiving", None),
+        JobState::Retries => ("retries", None),
+        JobState::Lost => ("lost", None),
+        JobState::Cancelling => ("cancelling", None),
+        JobState::DiskError(time) => ("disk-error", Some(seconds(time))),
     };
-    let counts = job.counts();
-    let (packets, queued) = job.packets();
-    let (since, ended) = job.progress();
-    let time = now.seconds_since(since);
-    let is_counted = ended > 0 && time >= MIN_RATE_TIME && state != "paused";
-    let rate = is_counted.then(|| f64::from(ended) / time as f64);
+    let JobTotals { counts, packets, queued, deferred, at_work } = job.totals();
+    let is_moving = matches!(state, "running" | "receiving" | "retries");
+    let rate = job.rate(now).filter(|rate| is_moving && *rate > 0.0);
     BulkJobStatus {
         id: job.id.to_string(),
         list: job.list().map(str::to_string),
@@ -56,10 +56,14 @@ fn status(job: &JobView<'_>, now: Timestamp) -> BulkJobStatus {
         delivered: counts.delivered.into(),
         failed: counts.failed.into(),
         aside: counts.aside.into(),
-        dropped: counts.dropped.into(),
+        dropped: dropped(&counts).into(),
+        lost: counts.lost.into(),
+        deferred: deferred.into(),
+        at_work: at_work.into(),
         pending: counts.pending.into(),
         queued: queued.into(),
-        packets: packets as u64,
+        packets: packets.into(),
+        priority: job.priority().into(),
         packet_size: job.packet_size().into(),
         share: job.share().into(),
         per_minute: rate.map(|rate| (rate * 60.0).round()),
@@ -68,15 +72,21 @@ fn status(job: &JobView<'_>, now: Timestamp) -> BulkJobStatus {
     }
 }
 
-/// The full destinations with most recipients that are not cut.
+/// Recipients that will not get the message, for a reason other than a failure.
+fn dropped(counts: &RecipientCounts) -> u32 {
+    counts.deleted + counts.rerouted + counts.cancelled + counts.too_late + counts.unknown
+}
+
+/// The destinations with most recipients that are not cut.
 fn full(job: &JobView<'_>) -> Vec<FullDestination> {
-    let mut all: Vec<_> = job.full().collect();
-    all.sort_by_key(|(_, left)| std::cmp::Reverse(*left));
+    let mut all = job.rest();
+    all.retain(|rest| rest.uncut > 0);
+    all.sort_by_key(|rest| std::cmp::Reverse(rest.uncut));
     all.truncate(MAX_FULL_LISTED);
-    let row = |(destination, left): (&zsched_core::Destination, u32)| FullDestination {
-        channel: text(destination.channel()),
-        host: text(destination.host()),
-        recipients: left.into(),
+    let row = |rest: RestOfDestination<'_>| FullDestination {
+        channel: text(rest.destination.channel()),
+        host: text(rest.destination.host()),
+        recipients: rest.uncut.into(),
     };
     all.into_iter().map(row).collect()
 }

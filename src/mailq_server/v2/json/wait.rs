@@ -84,7 +84,7 @@ fn add_details(wait: &mut Wait, why: &Why) {
             wait.at = Some(seconds(*at));
             wait.day_window = window.as_ref().map(|window| window.text().to_string());
         }
-        Why::Request { .. } | Why::Kept | Why::Turn => {}
+        Why::Request { .. } | Why::Kept | Why::Job { .. } | Why::Turn => {}
     }
 }
 
