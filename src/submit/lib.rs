@@ -2,7 +2,7 @@
 //!
 //! [`sendmail`] writes a submission for the router. `submit` writes a control file for the
 //! scheduler, without routing: the caller chooses the channel and, if needed, the host. With
-//! `--bulk` it writes a bulk job, for very many recipients.
+//! `--bulk` it writes a bulk job, for very many recipients, and with `--listen` those of programs.
 //!
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
 //! become files. How files get into the spool safely is the spool's matter.
@@ -88,6 +88,9 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
         sync: true,
     };
     let socket = submitter.spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
+    if let Some(path) = &options.bulk.listen {
+        return bulk::server::serve(path, &submitter.spool, &socket);
+    }
     if options.bulk.is_wanted() {
         return bulk::submit(&submitter.spool, &socket, options);
     }

@@ -96,6 +96,11 @@ impl Message {
         self.fields.iter().flat_map(Field::lines).copied().collect()
     }
 
+    /// Returns what follows the empty line after the headers.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Returns the whole message.
     pub(crate) fn text(&self) -> Vec<u8> {
         [&self.headers(), &b"\n"[..], &self.body].concat()

@@ -62,7 +62,7 @@ pub struct SubmitOptions {
     pub(crate) bulk: BulkOptions,
 
     /// Recipient addresses
-    #[arg(required_unless_present_any = ["recipients_in_headers", "bulk"], value_name = "RECIPIENT")]
+    #[arg(required_unless_present_any = ["recipients_in_headers", "bulk", "listen"], value_name = "RECIPIENT")]
     recipients: Vec<String>,
 }
 
