@@ -7,6 +7,7 @@
 //! ([`move_to_folder`](Disk::move_to_folder)). There is at most one message of each number, in
 //! whatever folders its two files are.
 
+use super::jobs::{Jobs, SharedSteps};
 use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;
 use std::cell::RefCell;
@@ -14,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
+use zsched_bulk::packet::{self, ExistingPacket};
+use zsched_bulk::status::{self, OpenTags, PacketEnd};
+use zsched_bulk::{JobId, PacketNumber};
 use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
@@ -71,6 +75,7 @@ pub struct Disk {
     pub(crate) outbox: RefCell<OutboxContents>,
     /// Messages whose removal was interrupted by a kill of the scheduler.
     removals: Vec<u64>,
+    pub(crate) jobs: Jobs,
     /// The present faults.
     pub faults: DiskFaults,
     /// The processes of living agents, whose locks are valid.
@@ -208,6 +213,72 @@ impl Disk {
         let control = Some((name.folder(), file.clone()));
         self.messages.insert(name.number(), MessageFiles { control, changed: wall, message });
         file
+    }
+
+    /// Writes a packet of a bulk job. Returns the control file; `None` if the job is unknown.
+    pub(crate) fn put_packet(
+        &mut self,
+        wall: Timestamp,
+        name: &SpoolName,
+        text: Vec<u8>,
+    ) -> Option<Rc<MemoryFile>> {
+        let packet = PacketNumber::of_message(name.number())?;
+        let received = self.jobs.all.get(&packet.job)?.received();
+        let file = self.put(wall, name, text, true);
+        self.set_received(name.number(), received);
+        Some(file)
+    }
+
+    /// The packets of a bulk job.
+    pub(crate) fn packets_of(&self, job: JobId) -> Vec<ExistingPacket> {
+        let of_job = |(number, files): (&u64, &MessageFiles)| {
+            let number = PacketNumber::of_message(*number).filter(|number| number.job == job)?;
+            packet::of_text(number, &files.control.as_ref()?.1.text())
+        };
+        self.messages.iter().filter_map(of_job).collect()
+    }
+
+    /// The job of a packet, and the packet's control file.
+    fn job_of_packet(&mut self, name: &SpoolName) -> Option<(PacketNumber, Vec<u8>)> {
+        let number = PacketNumber::of_message(name.number())?;
+        let text = self.control_file(name)?.text().clone();
+        self.jobs.find(number.job).is_ok().then_some((number, text))
+    }
+
+    /// Writes the outcomes of a packet that is about to leave, as `zsched_bulk::status` does.
+    ///
+    /// The scheduler is killed after the last step, if that is given.
+    pub(crate) fn record_results(
+        &mut self,
+        name: &SpoolName,
+        rest: OpenTags,
+        last_step: Option<u32>,
+    ) -> io::Result<Option<PacketEnd>> {
+        let Some((number, text)) = self.job_of_packet(name) else {
+            return Ok(None);
+        };
+        let steps = SharedSteps::new(self.write_steps(last_step));
+        let recipients = self.jobs.find(number.job)?.store(&steps);
+        let counts = status::write_outcomes(&recipients, text, rest, &mut Vec::new())?;
+        steps.step()?;
+        Ok(Some(PacketEnd { number, counts }))
+    }
+
+    /// Writes the status of a packet's recipients that an operator ends, as `zsched_bulk::status`
+    /// does.
+    fn record_ends(&mut self, note: &Note, last_step: Option<u32>) -> io::Result<()> {
+        let Some((number, text)) = self.job_of_packet(&note.name) else {
+            return Ok(());
+        };
+        let steps = SharedSteps::new(self.write_steps(last_step));
+        let job = self.jobs.find(number.job)?;
+        let (recipients, is_cancelled) = (job.store(&steps), job.orders.is_cancelled);
+        status::write_ends(&recipients, text, &note.offsets, note.occasion, is_cancelled)
+    }
+
+    /// Begins a write. The scheduler is killed after the last step, if that is given.
+    pub(crate) fn write_steps(&mut self, last_step: Option<u32>) -> WriteSteps {
+        WriteSteps::new(self.faults, last_step, self.random.u64(..))
     }
 
     /// Sets the time of a message file.
@@ -372,6 +443,7 @@ impl Disk {
     /// If the disk is full it stays where it is. The real reader can hide it there, unless the
     /// folder is read-only.
     fn move_malformed(&mut self, name: &SpoolName) -> io::Result<PathBuf> {
+        self.record_results(name, OpenTags::Aside, None)?;
         self.move_aside(name)?;
         Ok(PathBuf::from(format!("postman/{}", name.number())))
     }
@@ -381,7 +453,9 @@ impl Disk {
     /// The scheduler is killed after the last step, if that is given.
     pub(crate) fn note(&mut self, note: &Note, last_step: Option<u32>) -> io::Result<bool> {
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
-        let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
+        let is_killed_early = self.random.bool();
+        self.record_ends(note, last_step.filter(|_| is_killed_early))?;
+        let steps = self.write_steps(last_step);
         let parsed = self.parsed.get(&on_disk);
         let owner = |field| owner(field, false, &self.alive);
         let locker = RecipientLocker { pid: SCHEDULER_PID, owner: &owner };
@@ -425,7 +499,7 @@ impl Disk {
         last_step: Option<u32>,
     ) -> io::Result<UnreportedRest> {
         let on_disk = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
-        let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
+        let steps = self.write_steps(last_step);
         let identity = self.identity(name, &on_disk);
         let file = OpenFile { file: on_disk, steps: &steps };
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
@@ -441,7 +515,7 @@ impl Disk {
 
     /// Recovers the outbox after a kill of the scheduler.
     pub(crate) fn recover_outbox(&mut self) -> io::Result<()> {
-        let steps = WriteSteps::new(self.faults, None, self.random.u64(..));
+        let steps = self.write_steps(None);
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let messages = &self.messages;
         outbox::recover(&outbox, |message| {

@@ -5,8 +5,8 @@
 //! with [`Simulation`], then read `shell`, the counterpart of the daemon.
 //!
 //! These parts are real: the core with its intake, the parser and composer of control files, the
-//! marks in them, the diagnostics, the decisions of `spool`, and the agent protocol. These are
-//! simulated: time, disks, processes, sockets, hosts.
+//! marks in them, the diagnostics, the decisions of `spool` and `bulk`, and the agent protocol.
+//! These are simulated: time, disks, processes, sockets, hosts.
 //!
 //! | file | contents |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | [`agent`], [`faults`] | agents and their faults |
 //! | [`hosts`], [`recorded`] | the hosts that they deliver to; or the outcomes of a recording |
 //! | [`disk`], [`outbox`], [`parsed`] | the spool |
+//! | [`jobs`], [`bulk_worker`] | the files of bulk jobs, and what makes packets from them |
 //! | [`event_queue`], [`clock`] | event queue and virtual time |
 //! | [`observer`] | the observer of a simulation |
 //!
@@ -39,11 +40,16 @@ pub mod disk;
 mod outbox;
 pub mod parsed;
 
+// Bulk jobs.
+mod bulk_worker;
+pub mod jobs;
+
 // Time.
 mod clock;
 mod event_queue;
 
 use agent::{Agent, AgentEnvironment, NextTurn};
+use bulk_worker::{BulkAnswer, BulkRequest};
 use clock::Clock;
 use disk::Disk;
 use event_queue::EventQueue;
@@ -117,6 +123,8 @@ impl SimulationSetup {
 enum SimEvent {
     /// A router's notice arrives.
     Notice(SpoolName),
+    /// The notice of a new bulk job arrives.
+    JobNotice,
     /// Something happens in the scheduler of this life, unless it has ended.
     InScheduler(u64, ShellEvent),
     /// An agent continues its work.
@@ -144,7 +152,11 @@ enum ShellEvent {
     /// The reporter processes its first request.
     Report,
     /// The loop receives the result of a write, for the core.
-    Written(Box<Event<'static>>),
+    Written(Vec<Event<'static>>),
+    /// The worker for bulk jobs processes its next request.
+    Bulk,
+    /// The loop receives an answer of that worker.
+    BulkDone(Box<BulkAnswer>),
 }
 
 /// A simulated system with a scheduler.
@@ -242,6 +254,7 @@ impl<O: SimulationObserver> Simulation<O> {
         self.disk.finish_removals();
         let recovered = self.disk.recover_outbox();
         self.observe_published();
+        self.finish_packets();
         if recovered.is_err() {
             // The scheduler does not start.
             return;
@@ -293,6 +306,8 @@ impl<O: SimulationObserver> Simulation<O> {
         self.store_learned_state(&shell.core, &shell.intake.backlog);
         if is_writing {
             self.write_partially(shell);
+        } else {
+            self.bulk_partially(shell.bulk);
         }
         self.orphan_agents();
     }
@@ -443,6 +458,7 @@ impl<O: SimulationObserver> Simulation<O> {
     fn process_event(&mut self, happening: SimEvent) {
         match happening {
             SimEvent::Notice(name) => self.receive_notice(name),
+            SimEvent::JobNotice => self.request_bulk(BulkRequest::Find),
             SimEvent::InScheduler(life, event) if life == self.lives => match event {
                 ShellEvent::Scan => self.scan(),
                 ShellEvent::Read(name, how) => self.read(name, how),
@@ -452,7 +468,11 @@ impl<O: SimulationObserver> Simulation<O> {
                 ShellEvent::ChangedOnDisk(number) => self.send(Event::ChangedOnDisk { number }),
                 ShellEvent::Write => self.write(),
                 ShellEvent::Report => self.report(),
-                ShellEvent::Written(event) => self.receive_write_result(*event),
+                ShellEvent::Written(events) => {
+                    events.into_iter().for_each(|event| self.receive_write_result(event));
+                }
+                ShellEvent::Bulk => self.bulk_turn(),
+                ShellEvent::BulkDone(answer) => self.receive_bulk_answer(*answer),
             },
             // The scheduler has ended.
             SimEvent::InScheduler(..) => {}

@@ -3,7 +3,10 @@
 //! Examples are an oracle that checks rules, and a collector of statistics.
 
 use super::disk::{Departure, Disk};
+use super::jobs::JobFiles;
 use std::rc::Rc;
+use zsched_bulk::JobId;
+use zsched_bulk::result::Ended;
 use zsched_config::Config;
 use zsched_core::{Action, Event, Scheduler, Settings};
 use zsched_format::agent_protocol::ReportStatus;
@@ -25,6 +28,12 @@ pub struct SimTime {
 pub trait SimulationObserver {
     /// A router has put a message into the spool.
     fn submitted(&mut self, _at: SimTime, _number: u64, _file: &MemoryFile) {}
+    /// A bulk job is submitted.
+    fn job_submitted(&mut self, _at: SimTime, _id: JobId, _files: &JobFiles) {}
+    /// The scheduler reports that it sends again to a recipient of a vanished packet.
+    fn sent_again(&mut self, _at: SimTime, _id: JobId, _offset: u32) {}
+    /// The scheduler has written the result of a bulk job.
+    fn job_ended(&mut self, _at: SimTime, _id: JobId, _ended: &Ended, _files: &JobFiles) {}
     /// The core is about to handle an event.
     fn event_sent(&mut self, _at: SimTime, _event: &Event<'_>) {}
     /// The core has decided on an action, which is about to be executed.

@@ -14,6 +14,7 @@ use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry, SubmissionKind};
 
 /// The effects of one write on the disk, step by step.
+#[derive(Default)]
 pub(crate) struct WriteSteps {
     faults: DiskFaults,
     /// Number of steps until the scheduler is killed.
@@ -28,6 +29,11 @@ impl WriteSteps {
         WriteSteps { faults, left: Cell::new(last), random }
     }
 
+    /// Returns true if the scheduler is killed by now.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.left.get() == Some(0)
+    }
+
     /// A step that cannot fail. An error means that the scheduler is killed.
     fn step(&self) -> io::Result<()> {
         match self.left.get() {
@@ -40,7 +46,7 @@ impl WriteSteps {
     }
 
     /// A step that may fail.
-    fn try_step(&self) -> io::Result<()> {
+    pub(crate) fn try_step(&self) -> io::Result<()> {
         self.step()?;
         self.faults.write(&mut self.random.borrow_mut())
     }

@@ -3,13 +3,16 @@
 //! Data that it has not written is lost when it is killed.
 
 use super::agent::Agent;
+use super::bulk_worker::{BulkRequest, BulkWorker};
 use super::disk::{Departure, WriteRequest};
 use super::observer::SimulationObserver;
 use super::{Delays, ShellEvent, SimEvent, Simulation, SimulationSetup};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
+use zsched_bulk::status::{OpenTags, PacketEnd};
 use zsched_config::Config;
+use zsched_core::bulk::BulkEvent;
 use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{
@@ -58,6 +61,7 @@ pub(crate) struct Shell {
     /// Time when the reporter will have processed its requests.
     reporter_free: Timestamp,
     to_report: VecDeque<ReportRequest>,
+    pub(super) bulk: BulkWorker,
     /// The orders in force, from the core's changes.
     pub(super) orders: Overrides,
 }
@@ -79,6 +83,7 @@ impl Shell {
             to_write: VecDeque::new(),
             reporter_free: Timestamp::EPOCH,
             to_report: VecDeque::new(),
+            bulk: BulkWorker::new(),
             orders: Overrides::default(),
         }
     }
@@ -145,6 +150,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let may_scan = self.setup.scans || !shell.has_scanned;
         if may_scan && shell.intake.begin_scan(wall) {
             shell.has_scanned = true;
+            self.request_bulk(BulkRequest::Find);
             self.in_shell_after(self.setup.delays.read, ShellEvent::Scan);
         }
         if let Some(shell) = &mut self.shell
@@ -238,9 +244,8 @@ impl<O: SimulationObserver> Simulation<O> {
                 self.in_shell(|shell| shell.take_changes(&changes));
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
-            // No bulk job is in the simulated world.
+            Action::Bulk(action) => self.request_bulk(BulkRequest::Act(action)),
             Action::OrderDone { .. }
-            | Action::Bulk(_)
             | Action::Statistics(_)
             | Action::Status(_)
             | Action::Log(..) => {}
@@ -281,11 +286,13 @@ impl<O: SimulationObserver> Simulation<O> {
 
     pub(super) fn scan(&mut self) {
         let wall = self.clock.wall();
+        let names = self.disk.names().filter(|name| !self.is_early_packet(name));
+        let names: Vec<SpoolName> = names.collect();
         let Some(shell) = &mut self.shell else {
             return;
         };
         let mut new = Vec::new();
-        for name in self.disk.names() {
+        for name in names {
             let known = shell.core.view().number_state(name.number());
             if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
@@ -296,6 +303,10 @@ impl<O: SimulationObserver> Simulation<O> {
         for (_, name) in new {
             self.request(name, ReadMode::New(None));
         }
+    }
+
+    pub(super) fn request_new(&mut self, name: SpoolName) {
+        self.request(name, ReadMode::New(None));
     }
 
     fn request(&mut self, name: SpoolName, how: ReadMode) {
@@ -374,12 +385,13 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         match found {
             LoadResult::Arrival(arrival) => self.send(Event::Arrived(arrival)),
-            LoadResult::Nothing => {}
+            LoadResult::Nothing | LoadResult::Malformed { moved: Ok(_), .. } => {
+                self.packet_is_gone(number);
+            }
             LoadResult::Locked(_) | LoadResult::NoQueue => {
                 shell.intake.retry_locked_later(wall, name);
             }
             LoadResult::Failed(_) => shell.intake.retry_unreadable_later(wall, name),
-            LoadResult::Malformed { moved: Ok(_), .. } => {}
             LoadResult::Malformed { .. } => shell.intake.skip_file(wall, number),
         }
     }
@@ -407,13 +419,21 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.kill_while(true);
         }
         let at = self.at();
+        let mut events = Vec::new();
         let event = match request {
             WriteRequest::Note(note) => {
                 let outcome = self.note(&note, None).map_err(|error| error.kind());
                 Event::Noted { ticket: note.ticket, outcome }
             }
             WriteRequest::Remove(name, aside) => {
-                let removed = self.disk.remove(&name, aside);
+                let ended = self.disk.record_results(&name, OpenTags::of_removal(aside), None);
+                let removed = ended.and_then(|ended| {
+                    let ended = ended.map(|PacketEnd { number, counts }| {
+                        Event::Bulk(BulkEvent::PacketEnded { packet: number, counts })
+                    });
+                    events.extend(ended);
+                    self.disk.remove(&name, aside)
+                });
                 if let Ok(left) = &removed {
                     self.observer.departed(at, name.number(), left);
                 }
@@ -426,7 +446,8 @@ impl<O: SimulationObserver> Simulation<O> {
             }
             WriteRequest::ClearLocks(name, pid) => return self.clear_locks(&name, pid),
         };
-        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
+        events.push(event);
+        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(events));
     }
 
     fn request_report(&mut self, request: ReportRequest) {
@@ -450,7 +471,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let outcome = self.send_report(&request, None).map_err(|error| error.kind());
         let event = Event::Reported { ticket: request.ticket, outcome };
-        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
+        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(vec![event]));
     }
 
     fn send_report(
@@ -532,7 +553,12 @@ impl<O: SimulationObserver> Simulation<O> {
                     self.note(&note, Some(last_step)).ok();
                 }
                 WriteRequest::Remove(name, aside) => {
-                    if let Some(file) = self.disk.remove_partially(&name, aside) {
+                    let last_step = self.random.bool().then(|| self.random.u32(0..6));
+                    let ended =
+                        self.disk.record_results(&name, OpenTags::of_removal(aside), last_step);
+                    if ended.is_ok()
+                        && let Some(file) = self.disk.remove_partially(&name, aside)
+                    {
                         self.observer.departed(at, name.number(), &Departure::Removed(file));
                     }
                 }

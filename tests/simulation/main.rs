@@ -9,6 +9,7 @@
 //! | [`world`] | random configurations, hosts, agents and mail |
 //! | [`operator`] | orders of operators, and the invariants that they add |
 //! | [`oracle`] | invariants that must hold after every step |
+//! | [`jobs`] | invariants of bulk jobs |
 //! | [`memory`] | invariants about limited memory |
 //! | [`options`] | invariants about options of the command line |
 //! | [`rivals`] | worlds in which rings with endless mail compete with others for agents |
@@ -20,6 +21,7 @@
 mod agent_waits;
 mod dump_client;
 mod expected_queue;
+mod jobs;
 mod memory;
 mod operator;
 mod options;

@@ -5,7 +5,10 @@ use crate::world::{CHANNELS, HOSTS};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use zsched_bulk::JobId;
 use zsched_config::Config;
+use zsched_core::bulk::BulkOrder;
+use zsched_core::bulk::view::JobState;
 use zsched_core::overrides::{DestinationPattern, LimitName, OverrideChange, Scope};
 use zsched_core::select::{Cursor, MailFilter};
 use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
@@ -197,7 +200,7 @@ impl OperatorChecks {
 
 /// Returns a random order that an operator could give.
 pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
-    match random.u8(0..16) {
+    match random.u8(0..19) {
         0..=2 => Order::Hold { scope: scope(random, core), reason: String::new() },
         3 | 4 => release(random, core),
         5 => Order::ReleaseAll,
@@ -221,8 +224,42 @@ pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
             Order::HoldMessages { messages, reason: String::new() }
         }
         14 => Order::ReleaseMessages(ids(random, core)),
+        16..=18 => job_order(random, core),
         _ => Order::RetireAgent(random.u32(1000..1100)),
     }
+}
+
+fn job_order(random: &mut Rng, core: &Scheduler) -> Order {
+    let jobs: Vec<JobId> = core.bulk_jobs().map(|job| job.id).collect();
+    let job = match jobs.len() {
+        0 => JobId::of_key("unknown", 0),
+        count => jobs[random.usize(0..count)],
+    };
+    let order = match random.u8(0..10) {
+        0 | 1 => BulkOrder::Pause,
+        2 | 3 => BulkOrder::Resume,
+        4 => BulkOrder::Cancel,
+        5 => BulkOrder::PacketSize(random.u32(1..20)),
+        6 | 7 => BulkOrder::Share(random.u8(1..=100)),
+        8 => BulkOrder::Priority(random.u8(0..=10)),
+        _ => BulkOrder::Lost { are_sent: random.bool() },
+    };
+    Order::Bulk { job, order }
+}
+
+/// Returns the orders without which jobs would wait indefinitely.
+pub fn go_on(core: &Scheduler, now: Timestamp, random: &mut Rng) -> Vec<Order> {
+    let mut orders = Vec::new();
+    for job in core.bulk_jobs() {
+        let order = match job.state(now) {
+            JobState::Paused => BulkOrder::Resume,
+            JobState::Kept => BulkOrder::Priority(5),
+            JobState::Lost => BulkOrder::Lost { are_sent: random.bool() },
+            _ => continue,
+        };
+        orders.push(Order::Bulk { job: job.id, order });
+    }
+    orders
 }
 
 fn ids(random: &mut Rng, core: &Scheduler) -> Vec<SpoolId> {

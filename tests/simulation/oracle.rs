@@ -4,6 +4,7 @@
 use crate::agent_waits::AgentWaitChecks;
 use crate::dump_client::DumpClient;
 use crate::expected_queue::ExpectedQueue;
+use crate::jobs::{Fate, JobChecks, JobTotals};
 use crate::memory::MemoryChecks;
 use crate::operator::OperatorChecks;
 use crate::options::OptionChecks;
@@ -13,8 +14,11 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_bulk::JobId;
+use zsched_bulk::result::Ended;
 use zsched_config::{Clause, Config};
 use zsched_core::Refusal;
+use zsched_core::bulk::BulkAction;
 use zsched_core::why::Reason;
 use zsched_core::{
     Action, AgentId, Destination, Effect, Event, OrderTicket, RereadResult, Scheduler, Settings,
@@ -23,8 +27,10 @@ use zsched_format::agent_protocol::{AgentCommand, AgentLine, ReportStatus};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
+use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
 use zsched_simulation::disk::{Departure, Disk};
+use zsched_simulation::jobs::JobFiles;
 use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, OutcomeKind};
@@ -32,6 +38,9 @@ use zsched_spool::{Arrival, Schedule, SpoolId, SpoolName};
 
 /// Maximum `look_every` at which short-lived states are still seen.
 const MAX_CLOSE_LOOK_EVERY: u64 = 20;
+
+/// Maximum time from the end of a window of the day until nothing more is given to agents.
+const MAX_CLOSING_TIME: Duration = Duration::from_millis(10);
 
 /// Average number of steps until a new client connects, while there is none.
 const STEPS_PER_CLIENT: u32 = 300;
@@ -71,6 +80,10 @@ pub struct Oracle {
     random: Rng,
     /// Limits on memory.
     memory: MemoryChecks,
+    /// Bulk jobs.
+    pub jobs: JobChecks,
+    /// The era in which the scheduler was started.
+    started_in: u64,
     /// Wall clock at the last event of the core.
     last_event_at: Timestamp,
     pub totals: Totals,
@@ -116,6 +129,7 @@ pub struct Totals {
     pub paged_out: u64,
     /// The longest time that a ring without agents waited for one.
     pub longest_wait: Duration,
+    pub jobs: JobTotals,
 }
 
 impl Totals {
@@ -140,6 +154,7 @@ impl Totals {
         self.new_went += other.new_went;
         self.paged_out += other.paged_out;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.jobs.add(&other.jobs);
     }
 }
 
@@ -199,6 +214,10 @@ struct RecipientState {
     rerouted: u32,
     /// The control file has a `d` line of its expiry.
     noted_expired: bool,
+    /// The control file has a `d` line of a failure.
+    ///
+    /// The agent that has written it may have died before it said so.
+    noted_failed: bool,
     /// When it was first delivered, given up, or removed by an order (wall clock).
     ended_at: Option<Timestamp>,
 }
@@ -278,6 +297,8 @@ impl Oracle {
             dump_client: None,
             random: Rng::with_seed(seed),
             memory: MemoryChecks::default(),
+            jobs: JobChecks::default(),
+            started_in: 0,
             last_event_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
@@ -292,6 +313,7 @@ impl Oracle {
     /// Records the deletion of a file by another program.
     pub fn record_loss(&mut self, number: u64) {
         self.operators.message_left(number);
+        self.jobs.packet_vanished(number);
         self.present.remove(&number);
     }
 
@@ -379,7 +401,10 @@ impl Oracle {
             return;
         };
         let is_late = at.wall.seconds() >= schedule.not_before.into();
-        let is_open = schedule.window.as_ref().is_none_or(|window| window.is_open(at.wall));
+        // Messages whose windows close are held back in steps.
+        let earlier = at.wall - MAX_CLOSING_TIME;
+        let is_open = |window: &DayWindow| window.is_open(at.wall) || window.is_open(earlier);
+        let is_open = schedule.window.as_ref().is_none_or(is_open);
         assert!(
             is_late && is_open,
             "{number} is given to an agent, but is scheduled: {schedule:?}"
@@ -445,8 +470,31 @@ impl Oracle {
             here && works && !agent.is_ambiguous && agent.channel == channel
         };
         let here = self.agents.values().filter(is_here).count();
-        let most = self.operators.max_agents_at_destination(clause.max_thread) as usize;
-        assert!(here <= most, "maxthr: {here} agents at one destination");
+        let most = self.operators.max_agents_at_destination(clause.max_thread);
+        assert!(here <= most as usize, "maxthr: {here} agents at one destination");
+        let has_one_limit = self.era == self.started_in;
+        let is_clear = |agent: &&Agent| agent.channel == channel && !agent.is_ambiguous;
+        let others = self.agents.values().filter(is_clear);
+        let others = others.flat_map(|agent| &agent.pending_input).filter_map(|owed| match owed {
+            PendingInput::Job { number, host: to, .. } if *to == host => Some(*number),
+            _ => None,
+        });
+        // An agent that has reported all recipients is no longer at work on them.
+        let to = Destination::new(&channel, &host);
+        let others = others.filter(|number| self.expected.has_to_do(*number, &to));
+        self.jobs.check_feed(at, number, others, has_one_limit.then_some(most));
+    }
+
+    /// What has happened to a recipient of a file.
+    fn fate(&self, serial: u64, offset: u32) -> Fate {
+        let message = &self.messages[&serial];
+        let recipient = &message.recipients[&offset];
+        Fate {
+            delivered: recipient.deliveries > 0,
+            surely_delivered: recipient.deliveries > recipient.unmarked && !message.was_disturbed,
+            failed: recipient.failed || recipient.expired || recipient.noted_failed,
+            removed: recipient.removed_by_order,
+        }
     }
 
     fn check_note(&mut self, note: &zsched_core::Note) {
@@ -501,7 +549,8 @@ impl Oracle {
         }
     }
 
-    fn order_answered(&mut self, ticket: OrderTicket, effect: &Effect) {
+    fn order_answered(&mut self, at: SimTime, ticket: OrderTicket, effect: &Effect) {
+        self.jobs.order_answered(at, ticket, effect);
         self.totals.orders += 1;
         if effect.unstored.is_none() {
             let of_order = |message: &&mut Message| message.removal_order == Some(ticket);
@@ -577,6 +626,7 @@ impl Oracle {
         let text = file.text().clone();
         let notes = noted_offsets(&text);
         let reported = offsets_of_lines(&text, |offset, _| message.reported.contains(&offset));
+        let failed = offsets_of_lines(&text, |_, line| line.action() == b"failed");
         let late = offsets_of_lines(&text, |_, line| line.action() == b"delayed");
         self.check_delays(number, message, &text);
         let parsed = control_file::parse(text.clone()).expect("it is not malformed");
@@ -608,6 +658,11 @@ impl Oracle {
             let expired_at_work = recipient.expired && (delivered || recipient.failed);
             let may_repeat = message.was_disturbed || expired_at_work;
             assert!(count <= 1 || may_repeat, "{number}/{offset} is noted {count} times");
+        }
+        let message = self.messages.get_mut(&file.serial()).expect("it was submitted");
+        for offset in failed {
+            let recipient = message.recipients.get_mut(&offset);
+            recipient.into_iter().for_each(|recipient| recipient.noted_failed = true);
         }
     }
 
@@ -717,6 +772,7 @@ impl SimulationObserver for Oracle {
         self.totals.messages += 1;
         let parsed = control_file::parse(file.text().clone());
         let is_usable = |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
+        parsed.iter().for_each(|parsed| self.jobs.packet_made(number, file.serial(), parsed));
         let (recipients, is_malformed) = match &parsed {
             Ok(file) => {
                 let state_of = |r: &Recipient| (r.offset, RecipientState::new(wishes(file, r)));
@@ -754,6 +810,7 @@ impl SimulationObserver for Oracle {
         self.order = None;
         if let Event::Ordered { ticket, order, .. } = event {
             self.operators.record_order(*ticket, order);
+            self.jobs.record_order(*ticket, order);
             self.order = Some(*ticket);
             self.record_removal_order(*ticket, order);
         }
@@ -854,8 +911,11 @@ impl SimulationObserver for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
+            Action::Bulk(BulkAction::MakePackets { job, .. }) => {
+                self.jobs.check_making(at, self.last_event_at, *job);
+            }
             Action::PageOut { .. } => self.totals.paged_out += 1,
-            Action::OrderDone { ticket, effect } => self.order_answered(*ticket, effect),
+            Action::OrderDone { ticket, effect } => self.order_answered(at, *ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
                     message.finished += 1;
@@ -966,8 +1026,27 @@ impl SimulationObserver for Oracle {
             }
             Departure::Gone => {}
         }
+        self.jobs.packet_left(number);
         self.present.remove(&number);
         self.operators.message_left(number);
+    }
+
+    fn job_submitted(&mut self, at: SimTime, id: JobId, files: &JobFiles) {
+        self.trace.add(at, || format!("submitted job {id}: {:?}", files.parameters()));
+        self.jobs.submitted(id, files);
+    }
+
+    fn sent_again(&mut self, at: SimTime, id: JobId, offset: u32) {
+        self.trace.add(at, || format!("job {id}: recipient {offset} is sent again"));
+        self.jobs.sent_again(id, offset);
+    }
+
+    fn job_ended(&mut self, at: SimTime, id: JobId, ended: &Ended, files: &JobFiles) {
+        self.trace.add(at, || format!("job {id}: {ended:?}"));
+        let mut jobs = std::mem::take(&mut self.jobs);
+        jobs.check_end(id, ended, files, |serial, offset| self.fate(serial, offset));
+        self.jobs = jobs;
+        self.totals.jobs = self.jobs.totals;
     }
 
     fn stopped(&mut self, at: SimTime) {
@@ -980,6 +1059,7 @@ impl SimulationObserver for Oracle {
             message.recipients.values_mut().for_each(|recipient| recipient.removing_order = None);
         };
         self.operators.scheduler_ended();
+        self.jobs.scheduler_ended();
         self.expected = ExpectedQueue::default();
         self.dump_client = None;
         self.messages.values_mut().for_each(of_message);
@@ -991,6 +1071,7 @@ impl SimulationObserver for Oracle {
         self.memory = MemoryChecks::new(config);
         self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
+        self.started_in = self.era;
         self.options = OptionChecks::new(settings.clone());
         self.operators.scheduler_started();
         self.retry_waits.started();
@@ -1006,6 +1087,7 @@ impl SimulationObserver for Oracle {
             core.check_invariants();
             self.memory.check(core);
             if is_settled {
+                self.jobs.check_shown(core, |serial, offset| self.fate(serial, offset));
                 self.check_threads(at, core);
                 self.expected.check(&core.view().totals(), self.has_packets);
                 if self.look_every <= MAX_CLOSE_LOOK_EVERY {

@@ -284,9 +284,12 @@ impl RetryChecks {
                     queued.map(|queued| core.view().why_vertex(&queued).why).collect();
                 let is_put_off = waits.iter().any(|why| matches!(why, Why::Retry { .. }));
                 // Such mail is not tried, whatever is known about the host.
-                let is_kept = waits
-                    .iter()
-                    .any(|why| matches!(why, Why::Held { .. } | Why::Scheduled { .. } | Why::Kept));
+                let is_kept = waits.iter().any(|why| {
+                    matches!(
+                        why,
+                        Why::Held { .. } | Why::Scheduled { .. } | Why::Kept | Why::Job { .. }
+                    )
+                });
                 match before {
                     _ if is_kept => {}
                     Reachability::Reachable(in_vain) => {

@@ -4,6 +4,7 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_bulk::{BulkParameters, JobId};
 use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::control_file;
@@ -12,6 +13,7 @@ use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 use zsched_simulation::faults::AgentFaults;
 use zsched_simulation::hosts::{HostBehaviour, Hosts, Outage};
+use zsched_simulation::jobs::{JobFiles, JobRecipients};
 use zsched_simulation::{Delays, SimulationSetup};
 use zsched_spool::{HashFolder, HashLevel};
 
@@ -283,6 +285,44 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
         0 => (damaged(text, random), false),
         _ => (text, true),
     }
+}
+
+/// Returns a bulk job that is submitted at this time.
+pub fn job(number: u32, now: Timestamp, random: &mut Rng) -> (JobId, JobFiles) {
+    let mut destinations = Vec::new();
+    for (index, host) in HOSTS.into_iter().enumerate() {
+        if host != ON_REQUEST && (index == 0 || random.bool()) {
+            let channel = if random.u8(0..4) == 0 { "local" } else { "smtp" };
+            let most = if random.bool() { 4 } else { 40 };
+            let count = random.usize(1..most);
+            let address = |n| format!("user{n}@d{index}.x");
+            let addresses = (0..count).map(address).collect();
+            let (channel, host) = (channel.to_string(), host.to_string());
+            destinations.push(JobRecipients { channel, host, addresses });
+        }
+    }
+    let after = |random: &mut Rng, most: i64| now.seconds() + random.i64(1..most);
+    let some = |random: &mut Rng| random.u8(0..6) == 0;
+    // The life begins at 10:00.
+    let windows = ["11:00-10:20", "10:10-10:05;UTC", "10:15-22:00"];
+    let parameters = BulkParameters {
+        key: format!("job {number}"),
+        sender: random.bool().then(|| "list@x".to_string()),
+        log_id: format!("<job{number}@x>"),
+        priority: some(random).then(|| random.u8(0..10)),
+        packet_size: [1, 3, 10, 100][random.usize(0..4)],
+        share: [100, 100, 50, 20][random.usize(0..4)],
+        not_before: some(random).then(|| after(random, 3000)),
+        deadline: some(random).then(|| after(random, 9000)),
+        window: some(random).then(|| windows[random.usize(0..windows.len())].to_string()),
+        verp: random.u8(0..4) == 0,
+        submitted: now.seconds(),
+        recipients: destinations.iter().map(|one| one.addresses.len() as u32).sum(),
+        ..BulkParameters::default()
+    };
+    let headers = b"Subject: simulated\n\n".to_vec();
+    let files = JobFiles::new(parameters, headers, &destinations);
+    (JobId::of_key(&format!("job {number}"), 0), files)
 }
 
 /// Adds classes of alternatives, of one to four lines.

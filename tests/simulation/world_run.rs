@@ -38,6 +38,7 @@ struct WorldRun {
     size: WorldSize,
     next_number: u64,
     next_ticket: u64,
+    next_job: u32,
     /// Numbers of former messages, which may be used again.
     used: Vec<u64>,
     /// Total time by which the wall clock was set back; earlier plans may be late by as much.
@@ -65,6 +66,7 @@ pub fn live(seed: u64, size: WorldSize, trace: &Rc<Trace>) -> Totals {
         size,
         next_number: 1,
         next_ticket: 0,
+        next_job: 0,
         used: Vec::new(),
         set_back,
         memory,
@@ -118,7 +120,7 @@ impl WorldRun {
             self.world.kill();
             return self.start_scheduler();
         }
-        match self.random.u8(0..46) {
+        match self.random.u8(0..49) {
             0..=15 => self.submit_mail(),
             16 => self.world.kill(),
             17..=19 => self.world.kill_after(self.random.u32(0..300)),
@@ -149,6 +151,7 @@ impl WorldRun {
             35 => self.delete_a_file(),
             36 | 37 => self.world.kill_during_write_or_report(),
             40..=45 => self.give_random_order(),
+            46..=48 => self.submit_job(),
             _ => self.world.setup.agent_faults = world::faults(&mut self.random),
         }
     }
@@ -177,6 +180,14 @@ impl WorldRun {
             self.world.observer.submitted_as(number, is_good && has_message);
             self.used.push(number);
         }
+    }
+
+    fn submit_job(&mut self) {
+        self.next_job += 1;
+        let wall = self.world.at().wall;
+        let (id, files) = world::job(self.next_job, wall, &mut self.random);
+        let notice = self.random.u8(0..4) > 0;
+        self.world.submit_job(id, files, notice);
     }
 
     /// Returns a number for a new message. File systems use inode numbers again, and so does this.
@@ -224,6 +235,10 @@ impl WorldRun {
             for order in self.world.core().map_or(Vec::new(), operator::undo) {
                 self.give_order(order);
             }
+            let wall = self.world.at().wall;
+            let orders =
+                self.world.core().map(|core| operator::go_on(core, wall, &mut self.random));
+            orders.into_iter().flatten().for_each(|order| self.give_order(order));
             self.world.run_until(self.world.at().now + Duration::from_secs(300));
         }
         let left = self.world.observer.unresolved();
@@ -234,6 +249,10 @@ impl WorldRun {
             .zip(left.first())
             .map(|(core, number)| core.view().why_message(*number));
         assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
+        let jobs = self.world.observer.jobs.unfinished();
+        let states = self.world.core().into_iter().flat_map(Scheduler::bulk_jobs);
+        let states: Vec<_> = states.map(|job| (job.state(end), job.totals())).collect();
+        assert!(jobs.is_empty(), "after {hours} h there still are jobs {jobs:?}: {states:?}");
         self.world.observer.operators.check_all_answered();
         let core = self.world.core().expect("it is no longer killed");
         let totals = core.view().totals();
@@ -248,7 +267,9 @@ impl WorldRun {
             (totals.messages, totals.threads) == (0, 0)
         };
         let observer = &self.world.observer;
-        let is_done = observer.unresolved().is_empty() && observer.operators.all_answered();
+        let is_done = observer.unresolved().is_empty()
+            && observer.jobs.unfinished().is_empty()
+            && observer.operators.all_answered();
         is_done && self.world.core().is_some_and(is_empty)
     }
 }
