@@ -2,6 +2,7 @@
 
    It locks each recipient of its job, marks it as delivered, and says so. Environment:
 
+   AGENT_DELAY   time that each recipient takes, in microseconds
    AGENT_COUNT   a file of 8 bytes; the number of deliveries, increased by all agents
    AGENT_TIMES   a folder; the agent writes a file there with three 64-bit numbers for each job: the number of the
                  message, and the times in nanoseconds at which it got the job and has answered */
@@ -13,6 +14,7 @@
 static char line[10000], contents[1 << 20], lock[16];
 static const char *channel;
 static uint64_t unshared, *count = &unshared;
+static useconds_t delay;
 
 static int64_t nanoseconds(void) {
     struct timespec t;
@@ -59,6 +61,8 @@ static int deliver(int file, long number, const char *host) {
     for (char *at = contents; at && *at && *at != 'm';) {
         if (is_ours(at, host)) {
             off_t offset = at - contents;
+            if (delay)
+                usleep(delay);
             must(pwrite(file, lock, 7, offset + 1) == 7 && pwrite(file, "+      ", 7, offset + 1) == 7, "a tag");
             printf("%ld/%ld\t\tok3 \n", number, (long)offset);
             __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
@@ -74,6 +78,8 @@ int main(int argc, char **argv) {
     must(argc == 2, "agent CHANNEL");
     channel = argv[1];
     sprintf(lock, "~%6d", (int)getpid());
+    if (getenv("AGENT_DELAY"))
+        delay = atoi(getenv("AGENT_DELAY"));
     open_count();
     FILE *times = open_times();
     for (;;) {
