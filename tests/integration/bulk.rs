@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zsched_tests::program;
 
 const COUNT: &str = "c/*\n\tmaxring=6 maxthr=2 command=\"${AGENTS}/count.py c\"\n";
@@ -88,6 +88,24 @@ fn job_submitted_without_scheduler_is_taken_up_by_the_next_one() {
 }
 
 #[test]
+fn job_whose_time_comes_while_no_scheduler_runs_is_delivered_by_the_next_one() {
+    let site = Site::new(COUNT);
+    let job = submitted(&site, &addresses(30, 3), &["--not-before", "+12s"]);
+    let release = Instant::now() + Duration::from_secs(12);
+    for _ in 0..2 {
+        let daemon = site.start();
+        until("the job is scheduled", || job_status(&site)["state"] == "scheduled");
+        assert_eq!(site.files("transport"), [""; 0], "no packet before its time");
+        daemon.kill();
+    }
+    until("the release has passed", || Instant::now() > release);
+    assert_eq!(site.files("transport"), [""; 0], "no packet without a scheduler");
+    let _daemon = site.start();
+    until("the job is finished", || result_file(&site, &job).exists());
+    assert!(outcomes(&site, &job).values().all(|outcome| outcome == "delivered"));
+}
+
+#[test]
 fn malformed_recipient_is_refused_with_line_and_column() {
     let site = Site::new(COUNT);
     for (line, expected) in [
@@ -123,13 +141,14 @@ fn job_is_shown_paused_resized_and_cancelled() {
     let daemon = site.start();
     let recipients: Vec<String> = (0..100).map(|n| format!("wait!{n}@h{}.test", n % 2)).collect();
     let job = submitted(&site, &recipients, &["--packet-size", "5", "--list", "news"]);
-    until("packets are cut", || job_status(&site)["queued"] == 60);
+    // Of each destination: two for its agents, half as many again, and two.
+    until("packets are cut", || job_status(&site)["queued"] == 50);
     let status = job_status(&site);
     assert_eq!((&status["state"], &status["list"]), (&"running".into(), &"news".into()));
     assert_eq!((&status["recipients"], &status["pending"]), (&100.into(), &100.into()));
     let shown = mailq(&site, &["job", &job]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.contains("c/h0.test takes no more packets now, 20 recipients"), "{shown}");
+    assert!(shown.contains("c/h0.test has 25 recipients in no packet yet."), "{shown}");
     for order in [&["pause"][..], &["packet-size", "3"], &["share", "50"]] {
         let output = mailq(&site, &[&["job", &job][..], order].concat());
         assert!(output.status.success(), "{output:?}");
@@ -142,16 +161,27 @@ fn job_is_shown_paused_resized_and_cancelled() {
     until("the job is known again", || job_status(&site)["state"] == "paused");
     let status = job_status(&site);
     assert_eq!((&status["packet_size"], &status["share"]), (&3.into(), &50.into()));
+    assert!(mailq(&site, &["job", &job, "priority", "3"]).status.success());
+    assert_eq!(job_status(&site)["priority"], 3);
+    assert_eq!(job_status(&site)["at_work"], 0, "agents get nothing of a paused job");
+    assert!(mailq(&site, &["job", &job, "resume"]).status.success());
+    // Half of two agents for each destination, with a packet of five.
+    until("agents work on it", || job_status(&site)["at_work"] == 10);
     assert!(mailq(&site, &["job", &job, "cancel"]).status.success());
+    let late = mailq(&site, &["job", &job, "resume"]);
+    let late = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(late.contains("the job is cancelled"), "{late}");
     site.write("go", "");
     until("the job is finished", || result_file(&site, &job).exists());
     let outcomes = outcomes(&site, &job);
     let count = |outcome: &str| outcomes.values().filter(|it| *it == outcome).count();
-    assert_eq!((count("delivered"), count("cancelled")), (60, 40));
-    assert_eq!(site.events().deliveries().len(), 60);
-    let finished = mailq(&site, &["job", &job]);
-    let finished = String::from_utf8_lossy(&finished.stdout).into_owned();
-    assert!(finished.contains("is finished: 100 recipients, 60 delivered"), "{finished}");
+    assert_eq!((count("delivered"), count("cancelled")), (10, 90), "also of packets in the queue");
+    assert_eq!(site.events().deliveries().len(), 10);
+    until("it is shown as finished", || {
+        let shown = mailq(&site, &["job", &job]);
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        shown.contains("is finished: 100 recipients, 10 delivered")
+    });
     let unknown = mailq(&site, &["job", "zzzzzz", "pause"]);
     assert!(!unknown.status.success(), "{unknown:?}");
 }
@@ -211,6 +241,7 @@ fn hundred_kills_of_a_bulk_job_deliver_to_each_recipient() {
         deliveries.iter().filter(|(_, count)| **count > 1).map(|(it, _)| it.clone()).collect();
     let unexplained: Vec<_> = twice.difference(&events.interrupted()).cloned().collect();
     assert!(unexplained.is_empty(), "delivered twice without a kill: {unexplained:?}");
+    assert!(twice.len() <= at_work, "{} twice, {at_work} agents at work", twice.len());
     let listed = site.read("postoffice/.scheduler.duplicates");
     let unlisted: Vec<_> =
         twice.iter().filter(|it| !listed.contains(&format!("\"{it}\""))).collect();

@@ -63,9 +63,11 @@ const NOT_RUN: [(&str, &str); 10] = [
 ];
 
 /// Commands that end with another status than 0 here.
-const OTHER_STATUS: [(&str, i32); 6] = [
+const OTHER_STATUS: [(&str, i32); 7] = [
     // The scheduler must have ended.
     ("mailq job ID --export", 69),
+    // No packets have vanished.
+    ("mailq job ID lost send", 69),
     ("mailq job all --export", 69),
     // There is no terminal.
     ("mailq top", 64),
