@@ -41,40 +41,32 @@ fn stream_is_delivered_before_its_end_and_resumes() {
     };
     let mut first = stream();
     let mut input = first.stdin.take().expect("a pipe");
-    input.write_all(addresses(0..50).as_bytes()).expect("written");
-    let mut next = 50;
-    until("what came first is delivered", || {
-        // A line that comes a second later has what was before it synced.
-        input.write_all(addresses(next..next + 1).as_bytes()).expect("written");
-        next += 1;
-        site.events().deliveries().len() >= 50
-    });
+    // The producer pauses within a line.
+    input.write_all((addresses(0..50) + "u50@").as_bytes()).expect("written");
+    until("what came first is delivered", || site.events().deliveries().len() >= 50);
     first.kill().expect("killed");
     first.wait().expect("its end");
     // A malformed line leaves what is before it submitted.
-    let text = addresses(0..next + 20);
+    let text = addresses(0..70);
     let mut second = stream();
     second.stdin.take().expect("a pipe").write_all((text.clone() + "<>\n").as_bytes()).ok();
     let output = second.wait_with_output().expect("its end");
     assert_eq!(output.status.code(), Some(65), "{output:?}");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains(&format!("standard input:{}:1: ", next + 21)), "{error}");
+    assert!(error.contains("standard input:71:1: "), "{error}");
     assert!(error.contains("submit all of them again with the same key"), "{error}");
     let mut third = stream();
-    let text = text + &addresses(0..next + 30);
+    let text = text + &addresses(0..80);
     third.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
     let output = third.wait_with_output().expect("its end");
     assert!(output.status.success(), "{output:?}");
     let job = String::from_utf8_lossy(&output.stdout).trim().to_string();
     until("the job is finished", || result_file(&site, &job).exists());
-    let expected = addresses(0..next + 30);
+    let expected = addresses(0..80);
     site.events().assert_once_each(expected.lines().map(str::to_string));
     let result = fs::read_to_string(result_file(&site, &job)).expect("a result");
-    assert_eq!(
-        result.lines().filter(|line| line.starts_with("delivered\t")).count() as u32,
-        next + 30
-    );
-    assert_eq!(result.lines().count() as u32, next + 30);
+    assert_eq!(result.lines().filter(|line| line.starts_with("delivered\t")).count() as u32, 80);
+    assert_eq!(result.lines().count(), 80);
 }
 
 /// `submit --listen`, which ends with this value.
@@ -193,13 +185,16 @@ fn stream_over_a_socket_reports_what_is_on_disk() {
     let many: String = (0..30_000).map(|n| format!("u{n}@h{}.test\n", n % 9)).collect();
     client.write_all(many.as_bytes()).expect("written");
     let mut answer = || answers.next().expect("a line").expect("an answer");
-    let first = answer();
-    assert!(first.starts_with("synced "), "{first}");
+    // The client pauses within a line.
+    client.write_all(b"last@").expect("written");
+    while answer() != "synced 30000" {}
     until("some are delivered", || site.events().deliveries().len() > 100);
-    client.write_all(b"last@h.test\n.\n").expect("written");
+    client.write_all(b"h.test\n").expect("written");
+    assert_eq!(answer(), "synced 30001");
+    client.write_all(b".\n").expect("written");
     let last = loop {
         let line = answer();
-        if !line.starts_with("synced ") {
+        if line != "synced 30001" {
             break line;
         }
     };

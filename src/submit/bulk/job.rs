@@ -1,14 +1,14 @@
 //! The submission of a job, whole or as a stream.
 
+use super::recipients::{InputEvent, MAX_PAUSE, RecipientInput};
 use super::{DEFAULT_KEEP, DEFAULT_PACKET_SIZE};
 use crate::message::Message;
 use crate::options::SubmitOptions;
 use crate::{EXIT_FAILURE, Failure};
-use std::io::{self, BufRead, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::time::{Duration, Instant};
-use zsched_bulk::draft::{self, AddError, JobDraft, MergeScope, NOTICE, SubmittedJob};
-use zsched_bulk::recipient::MAX_LINE_LEN;
+use std::time::Instant;
+use zsched_bulk::draft::{self, JobDraft, MergeScope, NOTICE, SubmittedJob};
 use zsched_bulk::stream::{BegunStream, JobStream, SEGMENT_SIZE};
 use zsched_bulk::{BulkParameters, MAX_SHARE};
 use zsched_command_line::sysexits::{EX_DATAERR, EX_TEMPFAIL, EX_USAGE};
@@ -17,9 +17,6 @@ use zsched_format::time::Timestamp;
 use zsched_spool::submit::notify;
 use zsched_spool::{Spool, describe_folder_error};
 use zsched_sys as sys;
-
-/// Time after which a stream is synced with its next line.
-const MAX_UNSYNCED_TIME: Duration = Duration::from_secs(1);
 
 /// Where a job goes, and what it is.
 pub(super) struct JobRequest<'r> {
@@ -124,11 +121,14 @@ impl JobRequest<'_> {
         recipients: &mut RecipientInput,
     ) -> Result<SubmittedJob, Failure> {
         let (channel, host) = self.destination();
-        while recipients.next()? {
-            if recipients.line.is_empty() {
-                continue;
+        loop {
+            match recipients.next()? {
+                InputEvent::End => break,
+                InputEvent::Pause => continue,
+                InputEvent::Line if recipients.line().is_empty() => continue,
+                InputEvent::Line => {}
             }
-            if let Err(error) = draft.add(channel, host, &recipients.line) {
+            if let Err(error) = draft.add(channel, host, recipients.line()) {
                 return Err(recipients.failure(error, "no job was submitted"));
             }
         }
@@ -145,16 +145,16 @@ impl JobRequest<'_> {
         let ((channel, host), id) = (self.destination(), stream.id());
         let is_new = stream.synced_lines() == 0;
         let mut synced_at = Instant::now();
-        while recipients.next()? {
-            if recipients.number <= stream.synced_lines() {
-                continue;
-            }
-            let added = match recipients.line.is_empty() {
-                true => {
+        loop {
+            let added = match recipients.next()? {
+                InputEvent::End => break,
+                InputEvent::Pause => Ok(()),
+                InputEvent::Line if recipients.number() <= stream.synced_lines() => continue,
+                InputEvent::Line if recipients.line().is_empty() => {
                     stream.add_blank();
                     Ok(())
                 }
-                false => stream.add(channel, host, &recipients.line),
+                InputEvent::Line => stream.add(channel, host, recipients.line()),
             };
             if let Err(error) = added {
                 self.sync(&mut stream, false, progress)?;
@@ -164,7 +164,7 @@ impl JobRequest<'_> {
                 );
                 return Err(recipients.failure(error, &rest));
             }
-            let is_late = synced_at.elapsed() >= MAX_UNSYNCED_TIME;
+            let is_late = synced_at.elapsed() >= MAX_PAUSE;
             if stream.unsynced() >= SEGMENT_SIZE || is_late && stream.unsynced() > 0 {
                 self.sync(&mut stream, false, progress)?;
                 synced_at = Instant::now();
@@ -208,62 +208,4 @@ impl JobRequest<'_> {
 
 fn existing(id: zsched_bulk::JobId) -> SubmittedJob {
     SubmittedJob { id, recipients: 0, repeated: 0, is_new: false }
-}
-
-/// Recipients that are read, a line each.
-pub(super) struct RecipientInput {
-    shown: String,
-    reader: Box<dyn BufRead>,
-    /// The line after the last recipient; without one, the end of the input.
-    end: Option<&'static [u8]>,
-    line: Vec<u8>,
-    number: u64,
-}
-
-impl RecipientInput {
-    /// All lines until the end of the input.
-    pub(super) fn until_end(shown: String, reader: Box<dyn BufRead>) -> RecipientInput {
-        RecipientInput { shown, reader, end: None, line: Vec::new(), number: 0 }
-    }
-
-    /// All lines until a certain one. Without it the input is not complete.
-    pub(super) fn until_line(
-        shown: String,
-        reader: Box<dyn BufRead>,
-        end: &'static [u8],
-    ) -> RecipientInput {
-        RecipientInput { end: Some(end), ..RecipientInput::until_end(shown, reader) }
-    }
-
-    /// Reads the next line, which may be empty. Returns false at the end.
-    fn next(&mut self) -> Result<bool, Failure> {
-        self.line.clear();
-        // A longer line is refused as a whole, but not read as a whole.
-        let limit = MAX_LINE_LEN as u64 + 2;
-        let count = self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line);
-        let unreadable = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", self.shown));
-        if count.map_err(unreadable)? == 0 {
-            return match self.end {
-                None => Ok(false),
-                Some(end) => {
-                    let end = String::from_utf8_lossy(end);
-                    let text = format!("{} has ended before the line {end:?}", self.shown);
-                    Err(Failure::new(EX_DATAERR, text))
-                }
-            };
-        }
-        self.line.pop_if(|last| *last == b'\n');
-        self.line.pop_if(|last| *last == b'\r');
-        self.number += 1;
-        Ok(self.end != Some(&self.line))
-    }
-
-    fn failure(&self, error: AddError, consequence: &str) -> Failure {
-        let place = match &error {
-            AddError::Spool(_) => return Failure::new(EXIT_FAILURE, error.to_string()),
-            AddError::Line(error) => format!("{}:{}", self.number, error.at + 1),
-            AddError::MissingField(_) => self.number.to_string(),
-        };
-        Failure::new(EX_DATAERR, format!("{}:{place}: {error}; {consequence}", self.shown))
-    }
 }

@@ -1,17 +1,20 @@
 //! `submit --bulk`: one message for very many recipients, as a bulk job.
 //!
-//! [`job`] submits one, from wherever its message and recipients come: files, standard input, or
-//! the client of a socket ([`server`]).
+//! [`job`] submits one, from wherever its message and [`recipients`] come: files, standard input,
+//! or the client of a socket ([`server`]).
 
 mod job;
+mod recipients;
 pub(crate) mod server;
 
 use crate::options::SubmitOptions;
 use crate::{EXIT_FAILURE, Failure, print_error};
 use clap::Args;
-use job::{JobRequest, RecipientInput};
+use job::JobRequest;
+use recipients::RecipientInput;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use zsched_bulk::draft::SubmittedJob;
 use zsched_command_line::sysexits::EX_USAGE;
@@ -89,28 +92,27 @@ impl BulkOptions {
                 with --message";
             return Err(Failure::new(EX_USAGE, reason));
         }
-        let Input { shown, reader } = Input::open(recipients)?;
-        let recipients = BufReader::with_capacity(1 << 18, reader);
-        Ok((RecipientInput::until_end(shown, Box::new(recipients)), Input::open(message)?))
+        let Input { shown, file } = Input::open(recipients)?;
+        Ok((RecipientInput::of_file(shown, file), Input::open(message)?))
     }
 }
 
 /// A file, or standard input.
 struct Input {
     shown: String,
-    reader: Box<dyn Read>,
+    file: File,
 }
 
 impl Input {
     fn open(path: &Path) -> Result<Input, Failure> {
         if path == Path::new(STANDARD_INPUT) {
-            let shown = "standard input".to_string();
-            return Ok(Input { shown, reader: Box::new(io::stdin().lock()) });
+            let file = io::stdin().as_fd().try_clone_to_owned()?.into();
+            return Ok(Input { shown: "standard input".to_string(), file });
         }
         let shown = path.display().to_string();
         let missing = |error| Failure::new(EXIT_FAILURE, format!("{shown}: {error}"));
         let file = File::open(path).map_err(missing)?;
-        Ok(Input { shown, reader: Box::new(file) })
+        Ok(Input { shown, file })
     }
 }
 
@@ -119,7 +121,7 @@ pub(crate) fn submit(spool: &Spool, socket: &Path, options: &SubmitOptions) -> R
     let (recipients, mut message) = options.bulk.inputs()?;
     let mut text = Vec::new();
     let unreadable = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", message.shown));
-    message.reader.read_to_end(&mut text).map_err(unreadable)?;
+    message.file.read_to_end(&mut text).map_err(unreadable)?;
     let request = JobRequest { spool, socket, options, user: sys::users::real_user() };
     let SubmittedJob { id, repeated, is_new, .. } =
         request.submit(&text, recipients, &mut |_| Ok(()))?;

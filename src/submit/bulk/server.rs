@@ -4,7 +4,8 @@
 //! recipients, a line each; and a line with a dot. The answer is a line. `bulk-submission(5)` has
 //! the details. Each client has a thread: nothing that one does, or does not do, concerns others.
 
-use super::job::{JobRequest, RecipientInput};
+use super::job::JobRequest;
+use super::recipients::{MAX_PAUSE, READ_SIZE, RecipientInput};
 use crate::options::SubmitOptions;
 use crate::{EXIT_FAILURE, Failure, print_error};
 use clap::Parser;
@@ -132,15 +133,16 @@ fn take_job(client: &UnixStream, spool: &Spool, notify: &Path) -> Result<Submitt
     client.set_read_timeout(Some(MAX_IDLE_TIME))?;
     client.set_write_timeout(Some(MAX_IDLE_TIME))?;
     let user = sys::peer_user(client)?;
-    let mut input = BufReader::with_capacity(1 << 18, client.try_clone()?);
+    let mut input = BufReader::with_capacity(READ_SIZE, client.try_clone()?);
     let (options, length) = read_options(&mut input)?;
     let mut message = Vec::new();
     let read = input.by_ref().take(length).read_to_end(&mut message)?;
     if (read as u64) < length {
         return Err(Failure::new(EX_DATAERR, "the input has ended in the message"));
     }
-    let recipients =
-        RecipientInput::until_line("the list of recipients".to_string(), Box::new(input), END);
+    client.set_read_timeout(Some(MAX_PAUSE))?;
+    let shown = "the list of recipients".to_string();
+    let recipients = RecipientInput::until_line(shown, Box::new(input), END, MAX_IDLE_TIME);
     let request = JobRequest { spool, socket: notify, options: &options, user };
     let mut out = client;
     request.submit(&message, recipients, &mut |lines| writeln!(out, "synced {lines}"))
