@@ -236,7 +236,7 @@ fn sigquit_ends_agents_before_scheduler() {
     until("one agent is idle", || site.events().count("idle") == 1);
     // The other agent is at work and has more jobs.
     site.put(&["c a.test c"]);
-    until("it has shown that it works", || site.events().count("count") == 2);
+    until("it is idle, too, and gets what comes next", || site.events().count("idle") == 2);
     for number in 0..5 {
         site.put_quietly(&[&format!("c a.test wait!{number}")]);
     }
