@@ -101,6 +101,8 @@ pub enum Action {
     Bulk(BulkAction),
     /// Reads paged-out messages now, because a request asks for them.
     RequestPagedHosts(Vec<HostFilter>),
+    /// Reads those of these messages that are paged out now, because an order ends them.
+    RequestPagedMessages(Vec<u64>),
     /// Stores changes of the overrides. Answered by `OverridesStored`.
     ///
     /// Includes the changes that could not be stored before.

@@ -240,6 +240,9 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::RequestPagedHosts(wanted) => {
                 self.in_shell(|shell| shell.intake.backlog.request(&wanted));
             }
+            Action::RequestPagedMessages(numbers) => {
+                self.in_shell(|shell| shell.intake.backlog.request_messages(&numbers));
+            }
             Action::StoreOverrides { ticket, changes } => {
                 self.in_shell(|shell| shell.take_changes(&changes));
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));

@@ -186,6 +186,29 @@ fn job_is_shown_paused_resized_and_cancelled() {
     assert!(!unknown.status.success(), "{unknown:?}");
 }
 
+/// With a memory limit, most packets that wait for their retry are not in memory.
+#[test]
+fn cancelled_job_ends_before_its_paged_out_packets_are_due() {
+    let site = Site::new(
+        "PARAMmessage-active-limit=4\nc/*\n\tmaxring=4 maxthr=2 interval=1h retries=\"24\" \
+         command=\"${AGENTS}/outcome.py c\"\n",
+    );
+    let _daemon = site.start();
+    let mut recipients: Vec<String> =
+        (0..40).map(|n| format!("deferred!{n}@h{}.test", n % 4)).collect();
+    // A job of which nothing was sent would leave no result.
+    recipients.push("ok!u@h.test".to_string());
+    let job = submitted(&site, &recipients, &["--packet-size", "1"]);
+    until("each recipient is deferred", || job_status(&site)["deferred"] == 40);
+    until("packets are paged out", || site.mailq().vertices.len() <= 4);
+    assert!(mailq(&site, &["job", &job, "cancel"]).status.success());
+    until("the job is finished", || result_file(&site, &job).exists());
+    let outcomes = outcomes(&site, &job);
+    let cancelled = outcomes.values().filter(|outcome| *outcome == "cancelled");
+    assert_eq!((cancelled.count(), outcomes.len()), (40, 41));
+    site.until_empty();
+}
+
 /// Schedulers and agents are killed at any moment.
 ///
 /// A kill between a delivery and its mark is the only reason for a duplicate, and it is listed.

@@ -5,6 +5,7 @@
 //! some in each turn.
 
 use crate::Scheduler;
+use crate::action::Action;
 use crate::operator::overrides::Author;
 use crate::queue::{AfterJob, MessageId, VertexId, VertexState};
 use crate::timers::Timer;
@@ -68,11 +69,19 @@ impl Scheduler {
         if job.sweep.is_some() {
             self.cx.timers.add(self.cx.now, Timer::Bulk(id));
         }
+        let mut absent = Vec::new();
         for offset in offsets {
             let number = PacketNumber { job: id, offset }.message();
-            if let Some(message) = self.queue.messages().find(number) {
-                self.apply_orders_to_packet(id, offset, message);
+            match self.queue.messages().find(number) {
+                Some(message) => self.apply_orders_to_packet(id, offset, message),
+                None => absent.push(number),
             }
+        }
+        if self.bulk.jobs.get(&id).is_some_and(|job| job.is_cancellation_stored)
+            && !absent.is_empty()
+        {
+            // They end when they are read.
+            self.cx.act(Action::RequestPagedMessages(absent));
         }
     }
 

@@ -315,3 +315,22 @@ fn order_is_answered_when_it_is_stored() {
     let unknown = Effect::refused(OrderRefusal::NotFound);
     assert_eq!(bulk.answer(), Some(unknown));
 }
+
+#[test]
+fn cancelled_job_requests_packets_that_are_not_in_memory() {
+    let mut bulk = Bulk::new(|_| {});
+    bulk.destinations(&[(0, "x", 1000)], true);
+    bulk.made(0, &[(0, 10), (100, 10)]);
+    let requested = |bulk: &mut Bulk| {
+        let numbers = |action| match action {
+            Action::RequestPagedMessages(numbers) => Some(numbers),
+            _ => None,
+        };
+        std::iter::from_fn(|| bulk.core.poll()).find_map(numbers)
+    };
+    bulk.order(1, BulkOrder::Cancel);
+    assert_eq!(requested(&mut bulk), None, "the order is not stored yet");
+    bulk.handle(BulkEvent::OrdersStored { job: id(), ticket: Some(1), outcome: Ok(()) });
+    let packet = |offset| PacketNumber { job: id(), offset }.message();
+    assert_eq!(requested(&mut bulk), Some(vec![packet(0), packet(100)]));
+}

@@ -82,6 +82,9 @@ impl Daemon {
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
             Action::Bulk(action) => self.spool_io.bulk(BulkRequest::Act(action)),
             Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
+            Action::RequestPagedMessages(numbers) => {
+                self.intake.backlog.request_messages(&numbers);
+            }
             Action::StoreOverrides { ticket, changes } => {
                 self.spool_io.log_holds(now, &changes);
                 self.overrides.add_changes(ticket, changes)

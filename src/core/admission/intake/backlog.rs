@@ -39,8 +39,8 @@ pub struct FileBacklog {
     ///
     /// A step of the clock does not change it.
     by_clock: BTreeSet<(u32, u64)>,
-    /// Paged-out messages to be read now, with the host they were requested for.
-    requested: VecDeque<(u64, HostFilter)>,
+    /// Paged-out messages to be read now, with the host they were requested for, if for one.
+    requested: VecDeque<(u64, Option<HostFilter>)>,
     /// Requested hosts that paged-out messages are being compared with.
     hosts_asked: BTreeSet<HostFilter>,
     /// Hosts requested since that began; they get the next round.
@@ -115,6 +115,12 @@ impl FileBacklog {
         self.returning.values_mut().for_each(|(_, all)| all.extend(wanted));
     }
 
+    /// Requests those of these messages that are paged out.
+    pub fn request_messages(&mut self, numbers: &[u64]) {
+        let paged_out = numbers.iter().filter(|number| self.paged_out.contains_key(number));
+        self.requested.extend(paged_out.map(|number| (*number, None)));
+    }
+
     /// Compares the next paged-out messages with the requested hosts.
     fn compare_step(&mut self) {
         if self.hosts_asked.is_empty() {
@@ -129,7 +135,7 @@ impl FileBacklog {
             }
             left = left.saturating_sub(1 + paged.record.vertices.len());
             let wanted = requested_hosts(&paged.record, &self.hosts_asked);
-            self.requested.extend(wanted.map(|wanted| (*number, wanted)));
+            self.requested.extend(wanted.map(|wanted| (*number, Some(wanted))));
         }
         self.hosts_asked.clear();
     }
@@ -203,9 +209,9 @@ impl FileBacklog {
         }
         while let Some((number, wanted)) = self.requested.pop_front() {
             match self.returning.get_mut(&number) {
-                Some((_, all)) => all.push(wanted),
+                Some((_, all)) => all.extend(wanted),
                 None => {
-                    if let Some(name) = self.take(number, Some(wanted)) {
+                    if let Some(name) = self.take(number, wanted) {
                         return Some(name);
                     }
                 }
@@ -375,6 +381,16 @@ mod tests {
         assert_eq!(wanted, [HostFilter::of_host(b"c.x")]);
         backlog.shift(ClockStep::Back(Duration::from_secs(15)));
         assert_eq!(numbers(&mut backlog, at(5)), [1]);
+    }
+
+    #[test]
+    fn requested_messages_are_read_before_they_are_due() {
+        let mut backlog = FileBacklog::default();
+        (1..=3).for_each(|number| backlog.page_out(name(number), None, record("a.x")));
+        backlog.request_messages(&[3, 4, 1]);
+        assert!(backlog.has_readable(NOW));
+        assert_eq!(numbers(&mut backlog, NOW), [3, 1]);
+        assert_eq!(backlog.take_record(3).expect("known").1, []);
     }
 
     #[test]

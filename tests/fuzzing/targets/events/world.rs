@@ -215,7 +215,10 @@ impl World {
     fn perform(&mut self, action: Action) {
         match action {
             // Memory is not limited.
-            Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
+            Action::PageOut { .. }
+            | Action::ReadMore { .. }
+            | Action::RequestPagedHosts(_)
+            | Action::RequestPagedMessages(_) => {}
             Action::Bulk(action) => unreachable!("no event is about a bulk job: {action:?}"),
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
