@@ -66,6 +66,7 @@ impl Scheduler {
             let is_in_time = thread.timer.is_some_and(|timer| timer <= wanted);
             assert!(is_in_time, "{}: timer", thread.destination);
         }
+        self.queue.check_age(self.cx.now, id);
         let held = self.overrides.hold_of(&thread.destination, ring).is_some();
         let is_known = !is_old && !self.sweep.applies_overrides();
         assert!(!is_known || thread.held == held, "{}: held or not", thread.destination);

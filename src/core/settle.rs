@@ -1,22 +1,23 @@
 //! What holds between two events, and the one place that re-establishes it.
 //!
 //! Code that changes a thread, a window or a message does nothing else: mutable access marks it as
-//! changed. A new state marks an agent, and [`Rings::mark`] a ring. At the end of each
+//! changed. A new state marks an agent or a vertex, and [`Rings::mark`] a ring. At the end of each
 //! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
 //! kind in this order, and those of a kind in the order of their marks:
 //!
-//! 1. An agent gets the timer that it needs.
-//! 2. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
+//! 1. A vertex that is due or waits expires if it is too old, or its age is watched. A packet of a
+//!    bulk job is kept back if the job has its share of agents.
+//! 2. An agent gets the timer that it needs.
+//! 3. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
 //!    ready for an agent, or not.
-//! 3. A window makes as many of its threads ready as it has room for.
-//! 4. A message that is complete leaves the spool.
-//! 5. An agent that asked for work gets it.
-//! 6. Rings on waitlists try again, if an agent or a limit was freed.
-//! 7. A ring that is no longer used is removed. Any other gives agents to its ready threads.
+//! 4. A window makes as many of its threads ready as it has room for.
+//! 5. A message that is complete leaves the spool.
+//! 6. An agent that asked for work gets it.
+//! 7. Rings on waitlists try again, if an agent or a limit was freed.
+//! 8. A ring that is no longer used is removed. Any other gives agents to its ready threads.
 //!
-//! Before all of that, packets of bulk jobs that have become due are kept back, if their job has
-//! its share of agents. When nothing else is left, jobs decide which packets are cut. At the end,
-//! overrides that have changed are stored.
+//! When nothing else is left, jobs decide which packets are cut. At the end, overrides that have
+//! changed are stored.
 //!
 //! A later step may mark again what belongs to an earlier one, which then comes first.
 
@@ -32,7 +33,7 @@ impl Scheduler {
     pub(crate) fn settle(&mut self) {
         self.dispatch.begin_event(self.cx.now);
         loop {
-            self.check_due_packets();
+            self.settle_vertices();
             self.dispatch.settle_agents(&mut self.queue, &mut self.cx);
             self.begin_window_rounds();
             self.settle_threads();
@@ -42,7 +43,9 @@ impl Scheduler {
             while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
             }
-            if self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx) {
+            if self.dispatch.decide_next(&mut self.queue, &mut self.admission, &mut self.cx)
+                || self.queue.has_changed_vertices()
+            {
                 continue;
             }
             if self.bulk.has_changed() {
@@ -51,6 +54,16 @@ impl Scheduler {
                 self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
                 return self.orders.answer(&self.queue, &mut self.cx);
             }
+        }
+    }
+
+    /// Applies age and shares to the vertices that have become due, or have begun to wait.
+    fn settle_vertices(&mut self) {
+        let mut count = 0;
+        while let Some(vertex) = self.queue.next_changed_vertex() {
+            self.expire_or_watch(vertex, count);
+            self.apply_share(vertex);
+            count += 1;
         }
     }
 

@@ -15,7 +15,7 @@ use zsched_bulk::{JobId, PacketNumber};
 const CANCELLATION: &str = "the cancellation of its bulk job";
 
 impl Scheduler {
-    fn packet_of(&self, message: MessageId) -> Option<PacketNumber> {
+    pub(super) fn packet_of(&self, message: MessageId) -> Option<PacketNumber> {
         PacketNumber::of_message(self.queue.message(message).name.number())
     }
 
@@ -113,7 +113,7 @@ impl Scheduler {
             (false, false) => {
                 for vertex in self.queue.vertices_of(message) {
                     if self.queue.vertex(vertex).state == VertexState::Due {
-                        self.queue.record_due_packet(vertex);
+                        self.queue.mark_vertex(vertex);
                     }
                 }
             }

@@ -8,7 +8,7 @@
 use super::job::Job;
 use crate::Scheduler;
 use crate::dispatch::window::WindowId;
-use crate::queue::{MessageId, ThreadId, VertexId, VertexState};
+use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
@@ -67,22 +67,23 @@ impl Gates {
 }
 
 impl Scheduler {
-    /// Lets packets that have become due pass, or keeps them back.
+    /// Lets a packet that is due pass, or keeps it back.
     ///
     /// This comes before agents get anything.
-    pub(crate) fn check_due_packets(&mut self) {
-        while let Some(vertex) = self.queue.next_due_packet() {
-            let message = self.queue.vertex(vertex).message;
-            if let Some(packet) =
-                PacketNumber::of_message(self.queue.message(message).name.number())
-                && let Some(mut job) = self.bulk.jobs.remove(&packet.job)
-            {
-                if job.share() < MAX_SHARE && !self.passes(&mut job, packet, vertex) {
-                    self.queue.message_mut(message).is_kept_by_job = true;
-                    self.queue.keep_back(self.cx.now, message);
-                }
-                self.bulk.jobs.insert(packet.job, job);
+    pub(crate) fn apply_share(&mut self, vertex: VertexId) {
+        let is_due = |vertex: &Vertex| vertex.state == VertexState::Due;
+        let Some(vertex_ref) = self.queue.vertices().get(vertex).filter(|it| is_due(it)) else {
+            return;
+        };
+        let message = vertex_ref.message;
+        if let Some(packet) = self.packet_of(message)
+            && let Some(mut job) = self.bulk.jobs.remove(&packet.job)
+        {
+            if job.share() < MAX_SHARE && !self.passes(&mut job, packet, vertex) {
+                self.queue.message_mut(message).is_kept_by_job = true;
+                self.queue.keep_back(self.cx.now, message);
             }
+            self.bulk.jobs.insert(packet.job, job);
         }
     }
 

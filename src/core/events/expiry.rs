@@ -31,12 +31,13 @@ impl Scheduler {
         self.request_note(message, NoteContent { offsets, occasion, notary, text });
     }
 
-    /// Ends a vertex if it has expired, else watches its age.
+    /// Ends a vertex that is due or waits if it has expired, else watches its age.
     ///
-    /// For a vertex that an agent has just given back. A check of the whole thread for each of them
-    /// would take too long in a large one.
-    pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
-        if !self.queue.may_expire(vertex) || !self.has_expired(vertex) {
+    /// A check of its whole thread would take too long if the thread is large. `count` is the number
+    /// of vertices before it in this event: of very many, the rest expires in the next turns.
+    pub(crate) fn expire_or_watch(&mut self, vertex: VertexId, count: usize) {
+        let may_expire = count < self.cx.settings.step() && self.queue.may_expire(vertex);
+        if !may_expire || !self.has_expired(vertex) {
             self.queue.watch_expiry(self.cx.now, vertex);
         }
     }

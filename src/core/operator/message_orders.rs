@@ -158,15 +158,13 @@ impl Scheduler {
 
     /// Carries out an order that came while an agent had the vertex.
     ///
-    /// Returns true if there was one. The vertex must have recipients left, and no agent may have
-    /// it.
-    pub(crate) fn apply_after_job(&mut self, vertex: VertexId) -> bool {
+    /// The vertex must have recipients left, and no agent may have it.
+    pub(crate) fn apply_after_job(&mut self, vertex: VertexId) {
         let message = self.queue.vertex(vertex).message;
         let after_job = self.queue.set_after_job(vertex, AfterJob::Usual);
         // The order is an override if it was about the whole message.
         let id = self.queue.message(message).spool_id();
         let by = self.overrides.removal_of(id).map(|removal| removal.author.name.clone());
         self.end_now(message, &[vertex], (after_job, by.as_deref().unwrap_or("an operator")));
-        !matches!(after_job, AfterJob::Usual | AfterJob::OneMoreTry)
     }
 }

@@ -88,7 +88,6 @@ impl Scheduler {
                 self.defer(vertex, Queue::wait_for_destination);
             } else {
                 self.queue.set_due_first(self.cx.now, vertex);
-                self.queue.watch_expiry(self.cx.now, vertex);
             }
         }
     }

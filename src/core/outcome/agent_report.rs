@@ -109,9 +109,6 @@ impl Scheduler {
         self.dispatch.count_report(self.cx.now, agent, loaded, report.status);
         self.dispatch.learn_relay_of_report(&mut self.queue, &mut self.cx, thread, report.notary);
         self.queue.count_attempt(vertex);
-        if is_loaded && self.queue.vertex(vertex).state != VertexState::Fed {
-            self.queue.watch_expiry(self.cx.now, vertex);
-        }
     }
 
     /// Processes a delivery or failure: the recipient is final.

@@ -84,9 +84,7 @@ impl Scheduler {
             false => wait(&mut self.queue, &mut self.cx, vertex),
         }
         self.cx.learned_revision += 1;
-        if !self.apply_after_job(vertex) {
-            self.expire_or_watch(vertex);
-        }
+        self.apply_after_job(vertex);
     }
 
     /// Logs what an agent does, up to the limit. `text` begins with a verb.

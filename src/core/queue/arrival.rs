@@ -39,8 +39,8 @@ impl Queue {
     ) {
         let Vertex { message, thread, .. } = self.vertices[vertex];
         match action {
-            _ if self.messages[message].is_kept() => self.put_arrival(vertex, VertexState::Held),
-            RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
+            _ if self.messages[message].is_kept() => self.move_vertex(vertex, VertexState::Held),
+            RestoreAction::Requested => self.move_vertex(vertex, VertexState::Due),
             RestoreAction::Unloaded { due: None } if self.vertices[vertex].attempts > 0 => {
                 self.wait_after_try(cx, vertex);
             }
@@ -54,12 +54,11 @@ impl Queue {
             RestoreAction::Waiting { due: Some(_) }
                 if self.threads[thread].retry.unreachable.is_none() =>
             {
-                self.put_arrival(vertex, VertexState::Due);
+                self.move_vertex(vertex, VertexState::Due);
             }
             _ if self.arrivals_wait(thread) => self.wait_for_destination(cx, vertex),
-            _ => self.put_arrival(vertex, VertexState::Due),
+            _ => self.move_vertex(vertex, VertexState::Due),
         }
-        self.watch_expiry(cx.now, vertex);
     }
 
     /// Returns true if untried arrivals for a thread must wait.
@@ -70,14 +69,5 @@ impl Queue {
         let thread = &self.threads[thread];
         let queue_only = self.rings[thread.ring].clause.queue_only;
         thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
-    }
-
-    /// Puts a vertex that has no job yet into a list.
-    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
-        let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
-        if place == VertexState::Due {
-            self.record_due_packet(vertex);
-        }
     }
 }

@@ -52,6 +52,8 @@ impl Queue {
                 vertex.after_job = AfterJob::Usual;
             }
         });
+        // It expires earlier, because `expiry2` no longer applies.
+        self.mark_vertex(vertex);
     }
 
     /// Stores the diagnosis of a recipient that is not finished.

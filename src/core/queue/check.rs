@@ -8,6 +8,7 @@ impl Queue {
     ///
     /// A count is the length of its list, and each vertex is in the list of its state.
     pub fn check(&self) {
+        assert!(self.changed_vertices.is_empty(), "vertices that are not settled");
         self.check_messages();
         self.check_threads();
     }

@@ -101,12 +101,7 @@ impl Queue {
         let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
         match what {
             DeferralNote::None | DeferralNote::Tried(_) if is_late => {
-                let thread = self.vertices[vertex].thread;
-                return self.threads[thread].move_vertex(
-                    &mut self.vertices,
-                    vertex,
-                    VertexState::Due,
-                );
+                return self.move_vertex(vertex, VertexState::Due);
             }
             DeferralNote::None => {}
             DeferralNote::Tried(diagnosis) => {
@@ -116,8 +111,6 @@ impl Queue {
                 if let Some(diagnosis) = diagnosis {
                     self.record(vertex, diagnosis.clone());
                 }
-                // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
-                self.watch_expiry(now, vertex);
             }
             DeferralNote::AgentsDie(diagnosis) => {
                 self.vertices[vertex].diagnosis = Some(diagnosis.clone());

@@ -10,7 +10,7 @@
 //! At the ages in `reporttimes`, and at a deadline after which the message need not fail, a delay
 //! notice is due: the sender gets a report about the recipients that are late.
 
-use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -158,9 +158,23 @@ impl Queue {
         }
     }
 
+    /// Panics if the age of a thread's vertices is not watched.
+    pub(crate) fn check_age(&self, now: Timestamp, id: ThreadId) {
+        let thread = &self.threads[id];
+        let is_changing = self.rings[thread.ring].is_retired || !self.is_shifted(id);
+        if is_changing || self.expiry_checks.contains_key(&id) {
+            return;
+        }
+        let vertices = thread.vertices(&self.vertices).filter(|vertex| self.may_expire(*vertex));
+        if let Some(next) = vertices.filter_map(|vertex| self.next_age_event(vertex)).min() {
+            let latest = next.max(now + MIN_EXPIRY_CHECK_INTERVAL);
+            let is_watched = thread.expiry_check.is_some_and(|check| check <= latest);
+            assert!(is_watched, "{}: the age of a vertex is not watched", thread.destination);
+        }
+    }
+
     pub(crate) fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        matches!(vertex.state, VertexState::Due | VertexState::Waiting)
-            && vertex.after_job != AfterJob::OneMoreTry
+        vertex.is_queued() && vertex.after_job != AfterJob::OneMoreTry
     }
 }

@@ -82,7 +82,6 @@ impl Queue {
             if self.vertices[vertex].state == VertexState::Held {
                 effect.recipients += self.vertices[vertex].pending;
                 self.let_vertex_go(cx, vertex);
-                self.watch_expiry(cx.now, vertex);
             }
         }
         effect

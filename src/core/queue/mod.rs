@@ -56,9 +56,8 @@ use backfill::Backfill;
 use clock::LastClockStep;
 use expiry::ExpiryChecks;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use zsched_bulk::PacketNumber;
 use zsched_format::time::Timestamp;
 
 /// All mail in memory: which message has recipients where, and in which state they are.
@@ -76,33 +75,15 @@ pub struct Queue {
     expiry_checks: ExpiryChecks,
     /// Threads whose due vertices are still to be enqueued in jobs.
     backfill: Backfill,
-    /// Vertices of packets of bulk jobs that have become due.
+    /// Vertices that have become due, or have begun to wait.
     // Empty between two events.
     #[serde(skip)]
-    due_packets: Vec<VertexId>,
+    changed_vertices: VecDeque<VertexId>,
     /// The last step of the clock, which some threads may not have applied yet.
     clock: LastClockStep,
 }
 
 impl Queue {
-    /// Records that a vertex has become due, if its message is a packet.
-    pub(crate) fn record_due_packet(&mut self, vertex: VertexId) {
-        let message = &self.messages[self.vertices[vertex].message];
-        if PacketNumber::of_message(message.name.number()).is_some() {
-            self.due_packets.push(vertex);
-        }
-    }
-
-    /// Takes the next vertex of a packet that has become due, and is due still.
-    pub(crate) fn next_due_packet(&mut self) -> Option<VertexId> {
-        while let Some(vertex) = self.due_packets.pop() {
-            if self.vertices.get(vertex).is_some_and(|found| found.state == VertexState::Due) {
-                return Some(vertex);
-            }
-        }
-        None
-    }
-
     /// All messages in memory.
     pub fn messages(&self) -> &Messages {
         &self.messages

@@ -2,7 +2,7 @@
 //!
 //! In rings that choose by message, the job of a vertex follows its state.
 
-use crate::queue::{Queue, VertexId, VertexState};
+use crate::queue::{Queue, Vertex, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
 impl Queue {
@@ -11,12 +11,15 @@ impl Queue {
     /// It comes to the end of the list.
     pub(crate) fn set_state(&mut self, now: Timestamp, vertex: VertexId, to: VertexState) {
         self.dequeue_vertex(vertex);
+        self.move_vertex(vertex, to);
+        self.enqueue_vertex(now, vertex);
+    }
+
+    /// Does the same without a change of its job.
+    pub(super) fn move_vertex(&mut self, vertex: VertexId, to: VertexState) {
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
-        if to == VertexState::Due {
-            self.record_due_packet(vertex);
-        }
-        self.enqueue_vertex(now, vertex);
+        self.mark_vertex(vertex);
     }
 
     /// Moves a vertex to the head of its thread's due list.
@@ -24,7 +27,7 @@ impl Queue {
         self.dequeue_vertex(vertex);
         let thread = self.vertices[vertex].thread;
         self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
-        self.record_due_packet(vertex);
+        self.mark_vertex(vertex);
         self.enqueue_vertex(now, vertex);
     }
 
@@ -35,5 +38,24 @@ impl Queue {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);
             self.enqueue_entries(now, message, self.threads[thread].ring, &[(thread, vertex)]);
         }
+    }
+
+    /// Marks a vertex whose state or age has changed: it is due or waits.
+    pub(crate) fn mark_vertex(&mut self, vertex: VertexId) {
+        if self.vertices[vertex].is_queued() {
+            self.changed_vertices.push_back(vertex);
+        }
+    }
+
+    /// Takes the next marked vertex that is due or waits.
+    pub(crate) fn next_changed_vertex(&mut self) -> Option<VertexId> {
+        // The id of a vertex that is gone may belong to another one. Settling that does no harm.
+        let mut changed = std::iter::from_fn(|| self.changed_vertices.pop_front());
+        changed.find(|id| self.vertices.get(*id).is_some_and(Vertex::is_queued))
+    }
+
+    /// Returns true if vertices are marked.
+    pub(crate) fn has_changed_vertices(&self) -> bool {
+        !self.changed_vertices.is_empty()
     }
 }
