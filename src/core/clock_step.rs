@@ -30,7 +30,7 @@ impl Scheduler {
         self.cx.recent.shift(step);
         self.dispatch.shift(step);
         self.notes.shift(step);
-        self.admission.shift_paged_threads(step);
+        self.admission.shift_paging(step);
         self.admission.shift_partials(step);
         self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.

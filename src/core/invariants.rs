@@ -16,7 +16,7 @@ impl Scheduler {
         self.dispatch.check(&self.queue, &self.cx.timers, self.sweep.applies_overrides());
         self.overrides.check();
         self.orders.check(&self.notes, &self.sweep);
-        self.admission.check(&self.queue, &self.cx.timers);
+        self.admission.check(&self.queue);
         self.bulk.check();
         self.notes.check(&self.queue);
         self.sender_reports.check(&self.queue);

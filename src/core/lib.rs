@@ -198,12 +198,11 @@ impl Scheduler {
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.set_first_chunks_being_read(reading);
-                self.admission.backlog_changed(&mut self.cx, waiting);
+                self.admission.backlog_changed(self.cx.now, waiting);
             }
             Event::Bulk(event) => self.bulk_event(event),
             Event::MoreRead { number, outcome } => self.more_read(number, outcome),
         }
-        self.apply_schedules();
         self.settle();
     }
 
@@ -219,15 +218,12 @@ impl Scheduler {
 
     /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let now = self.has_stepwise_work().then_some(self.cx.now);
-        let schedules = self.queue.messages().schedules.next_check(self.cx.now);
-        now.into_iter().chain(self.cx.timers.next()).chain(schedules).min()
+        self.next_stepwise_work().into_iter().chain(self.cx.timers.next()).min()
     }
 
     fn tick(&mut self) {
         // Before the timers, which do a first step of what they start.
         self.continue_stepwise_work();
-        let (mut may_evict, mut may_read_more) = (false, false);
         // A hundred thousand threads may wake up at the same time. What is left stays due at once.
         let mut left = self.cx.settings.step();
         while left > 0
@@ -252,16 +248,7 @@ impl Scheduler {
                 Timer::StoreOverrides => self.retry_store_overrides(),
                 Timer::Bulk(job) => self.job_timer(job),
                 Timer::Window(window) => self.dispatch.window_timer(window),
-                // These may be due again at once, for the next turn.
-                Timer::PageOut => may_evict = true,
-                Timer::ReadMore => may_read_more = true,
             }
-        }
-        if may_evict {
-            self.admission.evict_some(&mut self.queue, &mut self.dispatch, &mut self.cx);
-        }
-        if may_read_more {
-            self.continue_partial_checks();
         }
     }
 }

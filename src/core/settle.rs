@@ -5,8 +5,9 @@
 //! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
 //! kind in this order, and those of a kind in the order of their marks:
 //!
-//! 1. A vertex that is due or waits expires if it is too old, or its age is watched. A packet of a
-//!    bulk job is kept back if the job has its share of agents.
+//! 1. A vertex that no agent has ends if the removal of its message was ordered, and expires if it
+//!    is too old; else its age is watched. A packet of a bulk job is kept back if the job has its
+//!    share of agents.
 //! 2. An agent gets the timer that it needs.
 //! 3. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
 //!    ready for an agent, or not.
@@ -38,7 +39,7 @@ impl Scheduler {
             self.begin_window_rounds();
             self.settle_threads();
             while let Some(ring) = self.queue.next_ring_with_room() {
-                self.admission.check_first_partial_of_ring(&self.queue, &mut self.cx, ring);
+                self.admission.check_first_partial_of_ring(&self.queue, self.cx.now, ring);
             }
             while let Some(message) = self.queue.next_changed_message() {
                 self.settle_message(message);
@@ -57,12 +58,17 @@ impl Scheduler {
         }
     }
 
-    /// Applies age and shares to the vertices that have become due, or have begun to wait.
+    /// Applies removals, age and shares to the vertices that agents might get next.
     fn settle_vertices(&mut self) {
         let mut count = 0;
         while let Some(vertex) = self.queue.next_changed_vertex() {
-            self.expire_or_watch(vertex, count);
-            self.apply_share(vertex);
+            let message = self.queue.vertex(vertex).message;
+            if self.is_to_end(message) {
+                self.end_free_vertices(message);
+            } else {
+                self.expire_or_watch(vertex, count);
+                self.apply_share(vertex);
+            }
             count += 1;
         }
     }

@@ -32,10 +32,6 @@ pub enum Timer {
     Limits,
     /// Overrides that could not be stored.
     StoreOverrides,
-    /// Messages that can be paged out while others wait for room.
-    PageOut,
-    /// Partial messages of which more can be read.
-    ReadMore,
     /// A message whose control file could not be read again.
     ReadAgain(MessageId),
     /// A bulk job whose time has come.

@@ -16,7 +16,6 @@ pub mod paging;
 pub mod partial;
 
 use crate::queue::{Queue, RingId};
-use crate::timers::Timers;
 use paging::PagingState;
 use partial::PartialMessages;
 use serde::{Deserialize, Serialize};
@@ -36,9 +35,9 @@ impl Admission {
         self.partials.drop_ring(ring);
     }
 
-    /// Panics if paging or partial messages contradict the queue or the timers.
-    pub fn check(&self, queue: &Queue, timers: &Timers) {
-        self.paging.check(timers);
+    /// Panics if paging or partial messages contradict the queue.
+    pub fn check(&self, queue: &Queue) {
+        self.paging.check();
         self.partials.check(queue);
     }
 }

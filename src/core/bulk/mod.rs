@@ -27,6 +27,7 @@ mod tests;
 pub mod view;
 
 pub use decision::{BulkAction, BulkEvent, BulkOrder, OpenedJob};
+pub(crate) use packets::cancellation;
 
 use crate::Scheduler;
 use crate::action::Action;

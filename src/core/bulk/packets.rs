@@ -7,12 +7,15 @@
 use crate::Scheduler;
 use crate::action::Action;
 use crate::operator::overrides::Author;
-use crate::queue::{AfterJob, MessageId, VertexId, VertexState};
+use crate::queue::{MessageId, VertexState};
 use crate::timers::Timer;
 use zsched_bulk::{JobId, PacketNumber};
+use zsched_format::time::Timestamp;
 
-/// Who ends the recipients of a cancelled job, in the log.
-const CANCELLATION: &str = "the cancellation of its bulk job";
+/// Author of the order that ends the packets of a cancelled job, for the log.
+pub(crate) fn cancellation(now: Timestamp) -> Author {
+    Author { name: "the cancellation of its bulk job".to_string(), since: now }
+}
 
 impl Scheduler {
     pub(super) fn packet_of(&self, message: MessageId) -> Option<PacketNumber> {
@@ -33,22 +36,6 @@ impl Scheduler {
     pub(crate) fn is_of_cancelled_job(&self, message: MessageId) -> bool {
         let job = self.packet_of(message).and_then(|packet| self.bulk.jobs.get(&packet.job));
         job.is_some_and(|job| job.is_cancellation_stored)
-    }
-
-    /// Ends the recipients of a packet that are loaded, if its job is cancelled.
-    pub(crate) fn apply_cancellation(&mut self, message: MessageId) {
-        if self.is_of_cancelled_job(message) {
-            self.cancel_packet(message);
-        }
-    }
-
-    fn cancel_packet(&mut self, message: MessageId) {
-        if self.queue.message(message).is_removing {
-            return;
-        }
-        let author = Author { name: CANCELLATION.to_string(), since: self.cx.now };
-        let vertices: Vec<VertexId> = self.queue.vertices_of(message);
-        self.end_vertices(message, &vertices, (AfterJob::Delete, &author));
     }
 
     /// Applies the orders about a job to some of its packets. The next turn goes on.
@@ -89,9 +76,9 @@ impl Scheduler {
         let Some(job) = self.bulk.jobs.get_mut(&id) else { return };
         let (is_paused, priority) = (job.orders.is_paused, job.priority());
         if job.is_cancellation_stored {
-            self.cancel_packet(message);
+            self.end_free_vertices(message);
             if self.queue.message(message).is_partial {
-                self.admission.read_rest_for_removal(&self.queue, &mut self.cx, message);
+                self.admission.read_rest_for_removal(&mut self.queue, message);
             }
             return;
         }

@@ -53,9 +53,8 @@ impl Scheduler {
         if !is_again {
             self.cx.recent.record_arrival(arrival.created, &before, &self.cx.counters);
         }
-        match is_partial {
-            true => self.end_chunk(message),
-            false => self.apply_removal_order(message),
+        if is_partial {
+            self.admission.register_with_rings(&mut self.queue, message);
         }
         if !arrival.etrn_hosts.is_empty() {
             self.etrn(&arrival.etrn_hosts);
@@ -125,7 +124,7 @@ impl Scheduler {
                 self.queue.enqueue_vertex(self.cx.now, vertex);
             }
         }
-        self.end_chunk(message);
+        self.admission.register_with_rings(&mut self.queue, message);
     }
 
     /// Adds the recipients of a chunk to existing or new vertices.
@@ -162,11 +161,5 @@ impl Scheduler {
                 }
             }
         }
-    }
-
-    /// Completes the arrival of a chunk: registers the message with its rings.
-    pub(crate) fn end_chunk(&mut self, message: MessageId) {
-        self.admission.register_with_rings(&mut self.queue, message);
-        self.apply_removal_order(message);
     }
 }

@@ -7,7 +7,7 @@ use crate::action::StatusVerdict;
 use crate::outcome::notes::NoteContent;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::expiry::ExpiryCheck;
-use crate::queue::{ThreadId, VertexId};
+use crate::queue::{ThreadId, VertexId, VertexState};
 use zsched_format::control_file::diagnostic::{DEADLINE_PASSED, delay_notary, expiry_notary};
 use zsched_format::time::{LongDuration, Timestamp};
 use zsched_spool::note::OutcomeKind;
@@ -31,13 +31,16 @@ impl Scheduler {
         self.request_note(message, NoteContent { offsets, occasion, notary, text });
     }
 
-    /// Ends a vertex that is due or waits if it has expired, else watches its age.
+    /// Ends a vertex that no agent has if it has expired, else watches its age.
     ///
     /// A check of its whole thread would take too long if the thread is large. `count` is the number
     /// of vertices before it in this event: of very many, the rest expires in the next turns.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId, count: usize) {
-        let may_expire = count < self.cx.settings.step() && self.queue.may_expire(vertex);
-        if !may_expire || !self.has_expired(vertex) {
+        let may_expire = self.queue.may_expire(vertex);
+        if may_expire && count < self.cx.settings.step() && self.has_expired(vertex) {
+            return;
+        }
+        if self.queue.vertex(vertex).state != VertexState::Held {
             self.queue.watch_expiry(self.cx.now, vertex);
         }
     }

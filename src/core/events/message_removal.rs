@@ -16,7 +16,7 @@ impl Scheduler {
         match message_ref.is_complete() && !message_ref.is_removing {
             true if message_ref.is_forgotten => self.queue.remove_message(message),
             true => self.queue.remove_from_spool(&mut self.cx, message),
-            false => self.admission.check_partial_soon(&self.queue, &mut self.cx, message),
+            false => self.admission.check_partial_soon(&self.queue, self.cx.now, message),
         }
     }
 

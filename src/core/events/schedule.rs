@@ -4,18 +4,15 @@ use crate::Scheduler;
 use crate::queue::{MessageId, VertexState};
 
 impl Scheduler {
-    /// Applies the times of messages to the present time, as far as one turn allows.
-    pub(crate) fn apply_schedules(&mut self) {
-        let mut left = self.cx.settings.step();
-        while left > 0
-            && let Some(message) = self.queue.next_schedule_check(self.cx.now)
-        {
-            left = left.saturating_sub(1 + self.queue.message(message).vertices.len());
-            self.apply_schedule(message);
-        }
+    /// Applies the times of the next message to the present time.
+    pub(crate) fn schedule_step(&mut self, budget: usize) -> usize {
+        let Some(message) = self.queue.next_schedule_check(self.cx.now) else { return budget };
+        let cost = 1 + self.queue.message(message).vertices.len();
+        self.apply_schedule(message);
+        budget.saturating_sub(cost)
     }
 
-    pub(crate) fn apply_schedule(&mut self, message: MessageId) {
+    fn apply_schedule(&mut self, message: MessageId) {
         let was_scheduled = self.queue.message(message).is_scheduled;
         let was_kept = self.queue.message(message).is_kept();
         self.queue.update_schedule(self.cx.now, message);
@@ -34,7 +31,7 @@ impl Scheduler {
     }
 
     /// Applies the deadline of the sender to a message that waits for its time.
-    pub(crate) fn apply_deadline(&mut self, message: MessageId) {
+    fn apply_deadline(&mut self, message: MessageId) {
         if self.queue.message(message).held || !self.queue.has_passed_deadline(self.cx.now, message)
         {
             return;

@@ -75,7 +75,7 @@ impl Scheduler {
                 self.overrides.order_removal(&self.queue, message, after_job, by);
             }
             if is_whole && is_partial {
-                self.admission.read_rest_for_removal(&self.queue, &mut self.cx, message);
+                self.admission.read_rest_for_removal(&mut self.queue, message);
             }
         }
         effect

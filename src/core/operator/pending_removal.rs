@@ -4,6 +4,7 @@
 //! left. It survives a restart, and applies to each part of the message that is loaded later.
 
 use crate::Scheduler;
+use crate::bulk::cancellation;
 use crate::operator::overrides::{Author, OverrideChange, Overrides, PendingRemoval};
 use crate::queue::{AfterJob, MessageId, Queue};
 
@@ -13,12 +14,12 @@ use crate::queue::{AfterJob, MessageId, Queue};
 const MAX_REMOVALS: usize = 50_000;
 
 impl Scheduler {
-    /// Carries out an ordered removal on what has just been loaded.
-    pub(crate) fn apply_removal_order(&mut self, message: MessageId) {
-        let id = self.queue.message(message).spool_id();
-        let Some(PendingRemoval { after_job, author, .. }) = self.overrides.removal_of(id).cloned()
-        else {
-            return self.apply_cancellation(message);
+    /// Ends what no agent has of a message that is to end.
+    pub(crate) fn end_free_vertices(&mut self, message: MessageId) {
+        let ordered = self.overrides.removal_of(self.queue.message(message).spool_id());
+        let (after_job, author) = match ordered.cloned() {
+            Some(PendingRemoval { after_job, author, .. }) => (after_job, author),
+            None => (AfterJob::Delete, cancellation(self.cx.now)),
         };
         let vertices = self.queue.vertices_of(message);
         self.end_vertices(message, &vertices, (after_job, &author));

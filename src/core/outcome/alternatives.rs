@@ -47,7 +47,6 @@ impl Scheduler {
                 self.queue.enqueue_vertex(self.cx.now, vertex);
             }
         }
-        self.apply_removal_order(message);
     }
 }
 

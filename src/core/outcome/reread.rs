@@ -136,7 +136,7 @@ impl Admission {
         cx: &mut Context,
         message: MessageId,
     ) {
-        if self.restart_reading(queue, cx, message) {
+        if self.restart_reading(queue, message) {
             return;
         }
         let message = queue.message_mut(message);

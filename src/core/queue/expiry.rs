@@ -10,7 +10,7 @@
 //! At the ages in `reporttimes`, and at a deadline after which the message need not fail, a delay
 //! notice is due: the sender gets a report about the recipients that are late.
 
-use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId};
+use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -175,6 +175,7 @@ impl Queue {
 
     pub(crate) fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        vertex.is_queued() && vertex.after_job != AfterJob::OneMoreTry
+        matches!(vertex.state, VertexState::Due | VertexState::Waiting)
+            && vertex.after_job != AfterJob::OneMoreTry
     }
 }

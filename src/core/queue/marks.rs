@@ -34,6 +34,11 @@ impl Queue {
         self.threads.mark(id);
     }
 
+    /// Marks a message: something outside it has changed that it depends on.
+    pub fn mark_message(&mut self, id: MessageId) {
+        self.messages.mark(id);
+    }
+
     /// Marks a ring: a thread of it may get an agent, or it may be unused.
     pub fn mark_ring(&mut self, id: RingId) {
         self.rings.mark(id);

@@ -255,6 +255,13 @@ impl Messages {
         self.pool[id].jobs += 1;
     }
 
+    /// Marks a message: something that it depends on has changed.
+    pub fn mark(&mut self, id: MessageId) {
+        if self.changed.back() != Some(&id) {
+            self.changed.push_back(id);
+        }
+    }
+
     /// Removes the mark of the next message that is marked as changed, and returns it.
     pub fn next_changed(&mut self) -> Option<MessageId> {
         // Those that were removed meanwhile are passed over.
@@ -293,9 +300,7 @@ impl std::ops::Index<MessageId> for Messages {
 impl std::ops::IndexMut<MessageId> for Messages {
     /// Marks the message as changed.
     fn index_mut(&mut self, id: MessageId) -> &mut Message {
-        if self.changed.back() != Some(&id) {
-            self.changed.push_back(id);
-        }
+        self.mark(id);
         &mut self.pool[id]
     }
 }

@@ -75,7 +75,7 @@ pub struct Queue {
     expiry_checks: ExpiryChecks,
     /// Threads whose due vertices are still to be enqueued in jobs.
     backfill: Backfill,
-    /// Vertices that have become due, or have begun to wait.
+    /// Vertices that have become due, or have begun to wait, or are held.
     // Empty between two events.
     #[serde(skip)]
     changed_vertices: VecDeque<VertexId>,

@@ -23,7 +23,7 @@ impl Queue {
         let jobs = self.rings[ring].jobs.as_deref_mut()?;
         let (thread, vertex) = jobs.choose(cx.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
-            admission.has_preempted(self, cx, ring, message);
+            admission.has_preempted(self, ring, message);
         }
         if must.is_some_and(|must| must != thread) {
             return None;

@@ -314,11 +314,9 @@ impl Vertex {
         Some(self.last_fed.into()).filter(|time| *time > 0)
     }
 
-    /// Returns true if it is due or waits.
-    ///
-    /// No agent has it then, and no order keeps it.
-    pub fn is_queued(&self) -> bool {
-        matches!(self.state, VertexState::Due | VertexState::Waiting)
+    /// Returns true if no agent has it.
+    pub fn is_free(&self) -> bool {
+        !matches!(self.state, VertexState::Fed | VertexState::Finished)
     }
 
     pub(crate) fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {

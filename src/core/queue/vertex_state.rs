@@ -40,18 +40,18 @@ impl Queue {
         }
     }
 
-    /// Marks a vertex whose state or age has changed: it is due or waits.
+    /// Marks a vertex whose state or age has changed, if no agent has it.
     pub(crate) fn mark_vertex(&mut self, vertex: VertexId) {
-        if self.vertices[vertex].is_queued() {
+        if self.vertices[vertex].is_free() {
             self.changed_vertices.push_back(vertex);
         }
     }
 
-    /// Takes the next marked vertex that is due or waits.
+    /// Takes the next marked vertex that no agent has.
     pub(crate) fn next_changed_vertex(&mut self) -> Option<VertexId> {
         // The id of a vertex that is gone may belong to another one. Settling that does no harm.
         let mut changed = std::iter::from_fn(|| self.changed_vertices.pop_front());
-        changed.find(|id| self.vertices.get(*id).is_some_and(Vertex::is_queued))
+        changed.find(|id| self.vertices.get(*id).is_some_and(Vertex::is_free))
     }
 
     /// Returns true if vertices are marked.

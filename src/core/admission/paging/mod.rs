@@ -26,7 +26,6 @@ use crate::query::view::View;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
-use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -52,8 +51,8 @@ pub struct PagingState {
     cursor: usize,
     /// A message was paged out in the present pass over the queue.
     evicted_in_pass: bool,
-    /// The next step is planned.
-    has_timer: bool,
+    /// When the next messages are examined.
+    next_step: Option<Timestamp>,
     /// Recipients of paged-out messages.
     recipients: u64,
     threads: BTreeMap<Destination, PagedThread>,
@@ -66,10 +65,9 @@ pub struct PagingState {
 }
 
 impl PagingState {
-    /// Panics if a limit is exceeded, or paging waits without a timer.
-    pub fn check(&self, timers: &Timers) {
-        assert_eq!(timers.has(Timer::PageOut), self.has_timer, "timer of paging");
-        let may_wait = self.waiting == Backlog::None || self.has_timer;
+    /// Panics if a limit is exceeded, or paging waits for nothing.
+    pub fn check(&self) {
+        let may_wait = self.waiting == Backlog::None || self.next_step.is_some();
         assert!(may_wait, "files wait for room, and no page-out is planned");
         self.check_threads();
         self.texts.check();
@@ -84,7 +82,7 @@ impl Admission {
         dispatch: &mut Dispatch,
         cx: &mut Context,
     ) {
-        self.paging.has_timer = false;
+        self.paging.next_step = None;
         if self.paging.waiting == Backlog::None {
             return;
         }
@@ -111,7 +109,12 @@ impl Admission {
                 next = cx.now + EMPTY_PASS_WAIT;
             }
         }
-        self.schedule_eviction(cx, next);
+        self.paging.next_step = Some(next);
+    }
+
+    /// Returns when [`evict_some`](Admission::evict_some) is to be called next.
+    pub(crate) fn next_eviction(&self) -> Option<Timestamp> {
+        self.paging.next_step
     }
 
     /// Stores a text for records. Returns its number.
@@ -120,16 +123,10 @@ impl Admission {
     }
 
     /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, cx: &mut Context, waiting: Backlog) {
+    pub(crate) fn backlog_changed(&mut self, now: Timestamp, waiting: Backlog) {
         self.paging.waiting = waiting;
         if waiting != Backlog::None {
-            self.schedule_eviction(cx, cx.now);
-        }
-    }
-
-    fn schedule_eviction(&mut self, cx: &mut Context, time: Timestamp) {
-        if !std::mem::replace(&mut self.paging.has_timer, true) {
-            cx.timers.add(time, Timer::PageOut);
+            self.paging.next_step.get_or_insert(now);
         }
     }
 

@@ -139,7 +139,8 @@ impl Admission {
     }
 
     /// Moves all times, because the clock was set.
-    pub(crate) fn shift_paged_threads(&mut self, step: ClockStep) {
+    pub(crate) fn shift_paging(&mut self, step: ClockStep) {
+        self.paging.next_step = self.paging.next_step.map(|next| next + step);
         for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);

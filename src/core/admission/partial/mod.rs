@@ -39,7 +39,6 @@ pub use recipient_room::RecipientRoom;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
-use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue, RingId};
 use serde::{Deserialize, Serialize};
@@ -68,7 +67,7 @@ pub struct PartialMessages {
     /// Messages to be checked.
     queue: VecDeque<MessageId>,
     /// When they are checked.
-    timer: Option<Timestamp>,
+    next_check: Option<Timestamp>,
     next: u64,
 }
 
@@ -120,7 +119,7 @@ impl PartialMessages {
         for (id, message) in mail.messages().iter() {
             assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
         }
-        let queued = self.queue.len() + usize::from(self.timer.is_some());
+        let queued = self.queue.len() + usize::from(self.next_check.is_some());
         for (id, partial) in &self.partial {
             let message = mail.message(*id);
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
@@ -236,33 +235,23 @@ impl Admission {
     /// Causes the rest of a message to be read for its removal.
     ///
     /// No recipient may stay unloaded.
-    pub(crate) fn read_rest_for_removal(
-        &mut self,
-        queue: &Queue,
-        cx: &mut Context,
-        message: MessageId,
-    ) {
+    pub(crate) fn read_rest_for_removal(&mut self, queue: &mut Queue, message: MessageId) {
         if let Some(partial) = self.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
             partial.restarts |= partial.left.is_some();
         }
-        self.check_partial_soon(queue, cx, message);
+        queue.mark_message(message);
     }
 
     /// Causes a partial message to be read again from the beginning.
     ///
     /// Called when its file is not as expected. Returns false if the message is not partial.
-    pub(crate) fn restart_reading(
-        &mut self,
-        queue: &Queue,
-        cx: &mut Context,
-        message: MessageId,
-    ) -> bool {
+    pub(crate) fn restart_reading(&mut self, queue: &mut Queue, message: MessageId) -> bool {
         let Some(partial) = self.partials.partial.get_mut(&message) else {
             return false;
         };
         partial.restarts = true;
-        self.check_partial_soon(queue, cx, message);
+        queue.mark_message(message);
         true
     }
 
@@ -276,6 +265,7 @@ impl Admission {
 
     /// Shifts all times by a step of the clock.
     pub(crate) fn shift_partials(&mut self, step: ClockStep) {
+        self.partials.next_check = self.partials.next_check.map(|next| next + step);
         for partial in self.partials.partial.values_mut() {
             partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
             partial.read_at = partial.read_at + step;

@@ -8,7 +8,6 @@
 
 use crate::admission::Admission;
 use crate::admission::partial::PartialMessages;
-use crate::context::Context;
 use crate::queue::{MessageId, Queue, RingId};
 use std::collections::BTreeSet;
 use zsched_config::Clause;
@@ -36,13 +35,7 @@ impl Admission {
     /// Grants extra room to a message that has preempted another.
     ///
     /// A message without an unread part gets none.
-    pub(crate) fn has_preempted(
-        &mut self,
-        queue: &mut Queue,
-        cx: &mut Context,
-        ring: RingId,
-        message: MessageId,
-    ) {
+    pub(crate) fn has_preempted(&mut self, queue: &mut Queue, ring: RingId, message: MessageId) {
         if queue.max_unread(message) == 0 {
             return;
         }
@@ -58,7 +51,7 @@ impl Admission {
         self.partials.with_reserve.insert((ring, message));
         if slots > 0 {
             queue.keep_place_while_read(ring, message);
-            self.check_partial_soon(queue, cx, message);
+            queue.mark_message(message);
         }
     }
 

@@ -84,7 +84,7 @@ impl Scheduler {
                 self.cx.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.admission.queue_partial_check(message);
                 let again = self.cx.now + Duration::from_secs(1);
-                self.admission.check_partials_at(&mut self.cx, again);
+                self.admission.check_partials_at(again);
             }
         }
     }

@@ -2,23 +2,19 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
-use crate::context::Context;
 use crate::queue::{MessageId, Queue, RingId};
-use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
 /// Interval between checks of a message that waits for room.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// At the end of this turn.
-const NEXT_TURN: Timestamp = Timestamp::EPOCH;
 /// Maximum number of messages checked per turn.
 const MAX_CHECKED_PER_TURN: usize = 256;
 
 impl Scheduler {
-    /// Checks the queued messages.
-    pub(crate) fn continue_partial_checks(&mut self) {
-        self.admission.partials.timer = None;
+    /// Checks the queued messages, as many as one turn allows.
+    pub(crate) fn check_partials(&mut self) {
+        self.admission.partials.next_check = None;
         let mut again = Vec::new();
         for _ in 0..self.admission.partials.queue.len().min(MAX_CHECKED_PER_TURN) {
             let Some(message) = self.admission.partials.queue.pop_front() else {
@@ -37,8 +33,8 @@ impl Scheduler {
         let is_waiting = !again.is_empty();
         again.into_iter().for_each(|message| self.admission.queue_partial_check(message));
         if has_more || is_waiting {
-            let time = if has_more { NEXT_TURN } else { self.cx.now + RECHECK_INTERVAL };
-            self.admission.check_partials_at(&mut self.cx, time);
+            let wait = if has_more { Duration::ZERO } else { RECHECK_INTERVAL };
+            self.admission.check_partials_at(self.cx.now + wait);
         }
     }
 
@@ -73,37 +69,33 @@ impl Scheduler {
 }
 
 impl Admission {
+    /// Returns when the queued messages are checked.
+    pub(crate) fn next_partial_check(&self) -> Option<Timestamp> {
+        self.partials.next_check
+    }
+
     /// Queues a check of a changed message, if it is partial.
-    pub(crate) fn check_partial_soon(
-        &mut self,
-        queue: &Queue,
-        cx: &mut Context,
-        message: MessageId,
-    ) {
+    pub(crate) fn check_partial_soon(&mut self, queue: &Queue, now: Timestamp, message: MessageId) {
         if queue.is_partial(message) {
             self.queue_partial_check(message);
-            self.check_partials_at(cx, NEXT_TURN);
+            self.check_partials_at(now);
         }
     }
 
-    pub(super) fn check_partials_at(&mut self, cx: &mut Context, time: Timestamp) {
-        if self.partials.timer.is_none_or(|timer| time < timer) {
-            if let Some(timer) = self.partials.timer.replace(time) {
-                cx.timers.cancel(timer, Timer::ReadMore);
-            }
-            cx.timers.add(time, Timer::ReadMore);
-        }
+    pub(super) fn check_partials_at(&mut self, time: Timestamp) {
+        let next = self.partials.next_check.map_or(time, |next| next.min(time));
+        self.partials.next_check = Some(next);
     }
 
     /// Queues a check of a ring's first partial message, which has room again.
     pub(crate) fn check_first_partial_of_ring(
         &mut self,
         queue: &Queue,
-        cx: &mut Context,
+        now: Timestamp,
         ring: RingId,
     ) {
         if let Some(message) = self.partials.first_of(ring) {
-            self.check_partial_soon(queue, cx, message);
+            self.check_partial_soon(queue, now, message);
         }
     }
 
