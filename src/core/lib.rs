@@ -200,7 +200,7 @@ impl Scheduler {
                 self.admission.set_first_chunks_being_read(reading);
                 self.admission.backlog_changed(self.cx.now, waiting);
             }
-            Event::Bulk(event) => self.bulk_event(event),
+            Event::Bulk(event) => self.bulk.event(&mut self.orders, &mut self.cx, event),
             Event::MoreRead { number, outcome } => self.more_read(number, outcome),
         }
         self.settle();
@@ -246,7 +246,7 @@ impl Scheduler {
                 Timer::ReadAgain(message) => self.queue.read_again_timer(&mut self.cx, message),
                 Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
-                Timer::Bulk(job) => self.job_timer(job),
+                Timer::Bulk(job) => self.bulk.timer(job),
                 Timer::Window(window) => self.dispatch.window_timer(window),
             }
         }

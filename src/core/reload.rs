@@ -43,7 +43,7 @@ impl Scheduler {
         self.settle_threads_at_work();
         self.dispatch.end_retired(&self.queue, &mut self.cx);
         self.start_sweep(SweptChange::Configuration);
-        self.reconsider_jobs();
+        self.bulk.reconsider(&self.cx);
     }
 
     /// Finds a new ring for the agents of a retired one.

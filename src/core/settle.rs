@@ -50,7 +50,10 @@ impl Scheduler {
                 continue;
             }
             if self.bulk.has_changed() {
-                self.settle_jobs();
+                while let Some(job) = self.bulk.next_changed() {
+                    let (dispatch, admission) = (&self.dispatch, &mut self.admission);
+                    self.bulk.settle(&mut self.queue, dispatch, admission, &mut self.cx, job);
+                }
             } else {
                 self.orders.store_changed_overrides(&mut self.overrides, &mut self.cx);
                 return self.orders.answer(&self.queue, &mut self.cx);
@@ -67,7 +70,7 @@ impl Scheduler {
                 self.end_free_vertices(message);
             } else {
                 self.expire_or_watch(vertex, count);
-                self.apply_share(vertex);
+                self.bulk.apply_share(&mut self.queue, &self.dispatch, self.cx.now, vertex);
             }
             count += 1;
         }

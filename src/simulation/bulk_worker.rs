@@ -290,7 +290,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let packet = PacketNumber::of_message(name.number());
         packet.zip(self.shell.as_ref()).is_some_and(|(packet, shell)| {
             shell.bulk.unopened.as_ref().is_none_or(|jobs| jobs.contains(&packet.job))
-                || shell.core.is_packet_in_making(name.number())
+                || shell.core.view().is_packet_in_making(name.number())
         })
     }
 

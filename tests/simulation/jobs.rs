@@ -293,7 +293,7 @@ impl JobChecks {
     ///
     /// `fate` says what has happened to a recipient of a packet.
     pub fn check_shown(&self, core: &Scheduler, fate: impl Fn(u64, u32) -> Fate) {
-        for shown in core.bulk_jobs() {
+        for shown in core.view().bulk_jobs() {
             let (id, totals) = (shown.id, shown.totals());
             let job = &self.jobs[&id];
             assert_eq!(totals.counts.all as usize, job.recipients.len(), "recipients of {id}");

@@ -230,7 +230,7 @@ pub fn order(random: &mut Rng, core: &Scheduler, now: Timestamp) -> Order {
 }
 
 fn job_order(random: &mut Rng, core: &Scheduler) -> Order {
-    let jobs: Vec<JobId> = core.bulk_jobs().map(|job| job.id).collect();
+    let jobs: Vec<JobId> = core.view().bulk_jobs().map(|job| job.id).collect();
     let job = match jobs.len() {
         0 => JobId::of_key("unknown", 0),
         count => jobs[random.usize(0..count)],
@@ -250,7 +250,7 @@ fn job_order(random: &mut Rng, core: &Scheduler) -> Order {
 /// Returns the orders without which jobs would wait indefinitely.
 pub fn go_on(core: &Scheduler, now: Timestamp, random: &mut Rng) -> Vec<Order> {
     let mut orders = Vec::new();
-    for job in core.bulk_jobs() {
+    for job in core.view().bulk_jobs() {
         let order = match job.state(now) {
             JobState::Paused => BulkOrder::Resume,
             JobState::Kept => BulkOrder::Priority(5),

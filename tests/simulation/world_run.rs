@@ -250,7 +250,7 @@ impl WorldRun {
             .map(|(core, number)| core.view().why_message(*number));
         assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
         let jobs = self.world.observer.jobs.unfinished();
-        let states = self.world.core().into_iter().flat_map(Scheduler::bulk_jobs);
+        let states = self.world.core().into_iter().flat_map(|core| core.view().bulk_jobs());
         let states: Vec<_> = states.map(|job| (job.state(end), job.totals())).collect();
         assert!(jobs.is_empty(), "after {hours} h there still are jobs {jobs:?}: {states:?}");
         self.world.observer.operators.check_all_answered();

@@ -13,9 +13,10 @@
 //! window to spare, does not count for the clause: a slow destination holds up no other one.
 
 use super::job::{Job, OpenDestination, OpenDestinations};
-use crate::Scheduler;
 use crate::bulk::BulkAction;
-use crate::queue::{Destination, VertexState};
+use crate::context::Context;
+use crate::dispatch::Dispatch;
+use crate::queue::{Destination, Queue, VertexState};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -85,49 +86,62 @@ struct Room {
     packet_size: u32,
 }
 
-impl Scheduler {
-    /// The clause of a destination, as a key.
-    pub(super) fn ring_of(&self, destination: &Destination) -> u32 {
-        let (channel, host) = (destination.channel(), destination.host());
-        self.cx.config.select_or_default(channel, host).id.0
-    }
+/// The clause of a destination, as a key.
+pub(super) fn ring_of(cx: &Context, destination: &Destination) -> u32 {
+    let (channel, host) = (destination.channel(), destination.host());
+    cx.config.select_or_default(channel, host).id.0
+}
 
+impl Job {
     /// Cuts packets of all destinations with room, and reads further destinations.
-    pub(super) fn cut_packets(&mut self, id: JobId, job: &mut Job) {
+    pub(super) fn cut_packets(
+        &mut self,
+        queue: &Queue,
+        dispatch: &Dispatch,
+        cx: &mut Context,
+        id: JobId,
+    ) {
         let mut has_room = false;
-        for ring in job.rings.keys().copied().collect::<Vec<u32>>() {
-            has_room |= self.cut_packets_of_ring(id, job, ring);
+        for ring in self.rings.keys().copied().collect::<Vec<u32>>() {
+            has_room |= self.cut_packets_of_ring(queue, dispatch, cx, id, ring);
         }
-        job.drop_unused_rings();
-        let in_memory = job.open() + job.full.len();
-        if job.has_more
-            && !job.is_reading
+        self.drop_unused_rings();
+        let in_memory = self.open() + self.full.len();
+        if self.has_more
+            && !self.is_reading
             && in_memory < MAX_DESTINATIONS
-            && (has_room || job.rings.is_empty())
+            && (has_room || self.rings.is_empty())
         {
-            job.is_reading = true;
+            self.is_reading = true;
             let at_most = DESTINATIONS_PER_READ;
-            self.cx.act(crate::Action::Bulk(BulkAction::ReadDestinations { job: id, at_most }));
+            cx.act(crate::Action::Bulk(BulkAction::ReadDestinations { job: id, at_most }));
         }
     }
 
     /// Returns true if there is room for packets of destinations that were not read yet.
-    fn cut_packets_of_ring(&mut self, id: JobId, job: &mut Job, ring: u32) -> bool {
+    fn cut_packets_of_ring(
+        &mut self,
+        queue: &Queue,
+        dispatch: &Dispatch,
+        cx: &mut Context,
+        id: JobId,
+        ring: u32,
+    ) -> bool {
         loop {
-            let Some(queue) = job.rings.get_mut(&ring) else { return true };
-            let Some(destination) = queue.open.pop_front() else { return true };
-            if job.is_making(destination.offset) {
+            let Some(of_ring) = self.rings.get_mut(&ring) else { return true };
+            let Some(destination) = of_ring.open.pop_front() else { return true };
+            if self.is_making(destination.offset) {
                 continue;
             }
-            let room = self.room(job, &destination.key);
-            let room_of_ring = self.room_of_ring(id, job, ring, room.agents);
+            let room = self.room(queue, dispatch, cx, &destination.key);
+            let room_of_ring = self.room_of_ring(queue, cx, id, ring, room.agents);
             if room_of_ring == 0 {
-                job.rings.entry(ring).or_default().open.push_front(destination);
+                self.rings.entry(ring).or_default().open.push_front(destination);
                 return false;
             }
-            let room_of_destination = room.packets.saturating_sub(job.ahead(&destination.key));
+            let room_of_destination = room.packets.saturating_sub(self.ahead(&destination.key));
             if room_of_destination == 0 {
-                job.full.entry(destination.key.clone()).or_default().push(destination);
+                self.full.entry(destination.key.clone()).or_default().push(destination);
                 continue;
             }
             let OpenDestination { offset, left, .. } = destination;
@@ -135,8 +149,8 @@ impl Scheduler {
                 .min(room_of_ring)
                 .min(left.div_ceil(room.packet_size))
                 .clamp(1, MAX_MADE_TOGETHER);
-            job.begin_packets(ring, destination, packets);
-            self.cx.act(crate::Action::Bulk(BulkAction::MakePackets {
+            self.begin_packets(ring, destination, packets);
+            cx.act(crate::Action::Bulk(BulkAction::MakePackets {
                 job: id,
                 destination: offset,
                 packets,
@@ -146,40 +160,47 @@ impl Scheduler {
     }
 
     /// Number of further packets of a clause that may be ahead.
-    fn room_of_ring(&mut self, id: JobId, job: &mut Job, ring: u32, agents: u32) -> u32 {
-        let limit = (2 * agents).saturating_add(8 + job.pace.packets()).min(MAX_AHEAD);
-        let Some(queue) = job.rings.get(&ring) else { return limit };
-        let (ahead, looked_at) = (queue.ahead, queue.looked_at);
-        let usable = ahead.saturating_sub(queue.blocked);
+    fn room_of_ring(
+        &mut self,
+        queue: &Queue,
+        cx: &mut Context,
+        id: JobId,
+        ring: u32,
+        agents: u32,
+    ) -> u32 {
+        let limit = (2 * agents).saturating_add(8 + self.pace.packets()).min(MAX_AHEAD);
+        let Some(of_ring) = self.rings.get(&ring) else { return limit };
+        let (ahead, looked_at) = (of_ring.ahead, of_ring.looked_at);
+        let usable = ahead.saturating_sub(of_ring.blocked);
         if usable < limit {
             return (limit - usable).min(MAX_AHEAD.saturating_sub(ahead));
         }
-        let now = self.cx.now;
+        let now = cx.now;
         if looked_at.is_some_and(|at| at <= now && now.since(at) < LOOK_INTERVAL) {
             return 0;
         }
-        let blocked = self.blocked_packets(id, job, ring);
-        let queue = job.rings.entry(ring).or_default();
-        (queue.blocked, queue.looked_at) = (blocked, Some(now));
-        self.cx.timers.add(now + LOOK_AGAIN, Timer::Bulk(id));
+        let blocked = self.blocked_packets(queue, id, ring);
+        let of_ring = self.rings.entry(ring).or_default();
+        (of_ring.blocked, of_ring.looked_at) = (blocked, Some(now));
+        cx.timers.add(now + LOOK_AGAIN, Timer::Bulk(id));
         // The spool has a bounded number of packets in any case.
         limit.saturating_sub(ahead.saturating_sub(blocked)).min(MAX_AHEAD.saturating_sub(ahead))
     }
 
     /// Number of packets ahead of a clause that no agent could take now.
-    fn blocked_packets(&self, id: JobId, job: &Job, ring: u32) -> u32 {
+    fn blocked_packets(&self, queue: &Queue, id: JobId, ring: u32) -> u32 {
         let is_ahead = |packet: &super::job::Packet| {
             packet.ahead_of.as_ref().is_some_and(|(_, of)| *of == ring)
         };
-        let ahead = job.packets.iter().filter(|(_, packet)| is_ahead(packet));
+        let ahead = self.packets.iter().filter(|(_, packet)| is_ahead(packet));
         let blocked = ahead.filter(|(offset, _)| {
             let number = PacketNumber { job: id, offset: **offset }.message();
-            self.queue.messages().find(number).is_some_and(|message| {
-                let vertices = self.queue.message(message).vertices.iter(self.queue.vertices());
-                let mut vertices = vertices.map(|vertex| self.queue.vertex(vertex));
+            queue.messages().find(number).is_some_and(|message| {
+                let vertices = queue.message(message).vertices.iter(queue.vertices());
+                let mut vertices = vertices.map(|vertex| queue.vertex(vertex));
                 vertices.all(|vertex| match vertex.state {
                     VertexState::Fed | VertexState::Finished => false,
-                    VertexState::Due => !self.queue.thread(vertex.thread).is_ready,
+                    VertexState::Due => !queue.thread(vertex.thread).is_ready,
                     VertexState::Waiting | VertexState::Held => true,
                 })
             })
@@ -187,18 +208,24 @@ impl Scheduler {
         blocked.count() as u32
     }
 
-    fn room(&self, job: &Job, destination: &Destination) -> Room {
+    fn room(
+        &self,
+        queue: &Queue,
+        dispatch: &Dispatch,
+        cx: &Context,
+        destination: &Destination,
+    ) -> Room {
         let (channel, host) = (destination.channel(), destination.host());
-        let known = self.queue.threads().find(channel, host);
+        let known = queue.threads().find(channel, host);
         let (of_destination, is_reachable, clause) = match known {
             Some(id) => {
-                let thread = self.queue.thread(id);
-                let clause = self.queue.ring(thread.ring).clause.clone();
+                let thread = queue.thread(id);
+                let clause = queue.ring(thread.ring).clause.clone();
                 let is_reachable = thread.retry.unreachable.is_none();
-                (self.dispatch.window_size(&self.queue, thread), is_reachable, clause)
+                (dispatch.window_size(queue, thread), is_reachable, clause)
             }
             None => {
-                let clause = self.cx.config.select_or_default(channel, host);
+                let clause = cx.config.select_or_default(channel, host);
                 (clause.max_thread as usize, true, clause)
             }
         };
@@ -207,25 +234,23 @@ impl Scheduler {
         // A clause with `$host` has a ring for each host.
         let max_ring = clause.max_ring.filter(|_| !for_one_host);
         let limits = [max_ring, clause.max_channel, clause.max_agents];
-        let most = u32::try_from(self.cx.settings.max_agents).unwrap_or(MAX_AHEAD).min(MAX_AHEAD);
+        let most = u32::try_from(cx.settings.max_agents).unwrap_or(MAX_AHEAD).min(MAX_AHEAD);
         let agents = limits.into_iter().flatten().fold(most, u32::min).max(1);
         let of_destination = of_destination.min(agents);
-        let size = job.packet_size();
-        let (packets, packet_size) = match job.share() {
+        let size = self.packet_size();
+        let (packets, packet_size) = match self.share() {
             // One shows when the destination can be reached again.
             _ if !is_reachable => (1, size),
-            MAX_SHARE => (of_destination + of_destination / 2 + 2 + job.pace.packets(), size),
+            MAX_SHARE => (of_destination + of_destination / 2 + 2 + self.pace.packets(), size),
             // A job of an agent is then a packet, so that packets count agents.
             _ => {
                 let size = if clause.packet > 0 { size.min(clause.packet) } else { size };
-                (job.share_of(of_destination) + 1, size)
+                (self.share_of(of_destination) + 1, size)
             }
         };
         Room { packets: packets.min(MAX_AHEAD), agents, packet_size: packet_size.max(1) }
     }
-}
 
-impl Job {
     /// The part of the agents of a destination that may work on the job.
     pub fn share_of(&self, agents: u32) -> u32 {
         (agents.saturating_mul(self.share().into()) / u32::from(MAX_SHARE)).max(1)

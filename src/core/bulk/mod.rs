@@ -29,11 +29,14 @@ pub mod view;
 pub use decision::{BulkAction, BulkEvent, BulkOrder, OpenedJob};
 pub(crate) use packets::cancellation;
 
-use crate::Scheduler;
 use crate::action::Action;
-use crate::operator::order::{Effect, OrderRefusal, OrderTicket};
-use crate::queue::Destination;
+use crate::admission::Admission;
+use crate::context::Context;
+use crate::dispatch::Dispatch;
+use crate::operator::order::{Effect, OrderRefusal, OrderTicket, PendingOrders};
+use crate::queue::{Destination, Queue};
 use crate::timers::Timer;
+use ahead::ring_of;
 use job::{Job, LostPackets, OpenDestination, Rest};
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -90,72 +93,60 @@ impl BulkJobs {
         self.changed.insert(id);
         Some(job)
     }
-}
 
-impl Scheduler {
     /// Processes what the shell has done about a job, or an order.
-    pub(crate) fn bulk_event(&mut self, event: BulkEvent) {
+    pub(crate) fn event(&mut self, orders: &mut PendingOrders, cx: &mut Context, event: BulkEvent) {
         match event {
-            BulkEvent::Opened(opened) => self.job_opened(*opened),
+            BulkEvent::Opened(opened) => self.job_opened(cx, *opened),
             BulkEvent::Grown { job, all, is_complete } => self.job_grown(job, all, is_complete),
-            BulkEvent::Destinations { job, outcome } => self.destinations_read(job, outcome),
+            BulkEvent::Destinations { job, outcome } => self.destinations_read(cx, job, outcome),
             BulkEvent::PacketsMade { job, destination, outcome } => {
-                self.packets_made(job, destination, outcome);
+                self.packets_made(cx, job, destination, outcome);
             }
             BulkEvent::PacketEnded { packet, counts } => {
-                let job = self.bulk.change(packet.job);
+                let job = self.change(packet.job);
                 let packet = job.and_then(|job| job.packets.get_mut(&packet.offset));
                 packet.into_iter().for_each(|packet| packet.end = Some(counts));
             }
             BulkEvent::PacketGone(packet) => self.packet_gone(packet.message()),
             BulkEvent::RestDropped { job, status, outcome } => {
-                self.rest_dropped(job, status, outcome);
+                self.rest_dropped(cx, job, status, outcome);
             }
-            BulkEvent::LostMarked { job, outcome } => self.lost_marked(job, outcome),
+            BulkEvent::LostMarked { job, outcome } => self.lost_marked(cx, job, outcome),
             BulkEvent::LostDecided { job, ticket, are_sent, outcome } => {
-                self.lost_decided(job, ticket, are_sent, outcome);
+                self.lost_decided(orders, cx, job, ticket, are_sent, outcome);
             }
-            BulkEvent::Finished { job, outcome } => self.job_finished(job, outcome),
+            BulkEvent::Finished { job, outcome } => self.job_finished(cx, job, outcome),
             BulkEvent::OrdersStored { job, ticket, outcome } => {
-                self.job_orders_stored(job, ticket, outcome);
+                self.job_orders_stored(orders, cx, job, ticket, outcome);
             }
-            BulkEvent::FinishedFound(finished) => self.bulk.add_finished(*finished),
-            BulkEvent::Removed(job) => drop(self.bulk.finished.remove(&job)),
+            BulkEvent::FinishedFound(finished) => self.add_finished(*finished),
+            BulkEvent::Removed(job) => drop(self.finished.remove(&job)),
         }
     }
 
-    fn job_opened(&mut self, opened: OpenedJob) {
+    fn job_opened(&mut self, cx: &mut Context, opened: OpenedJob) {
         let id = opened.id;
-        if self.bulk.jobs.contains_key(&id) {
+        if self.jobs.contains_key(&id) {
             return;
         }
         let RecipientCounts { all, lost, .. } = opened.counts;
         let (ended, packets) = (opened.counts.ended(), opened.packets.len());
-        self.bulk.finished.remove(&id);
-        self.bulk.jobs.insert(id, Job::new(opened, self.cx.now));
-        self.bulk.changed.insert(id);
-        self.cx.log(
+        self.finished.remove(&id);
+        self.jobs.insert(id, Job::new(opened, cx.now));
+        self.changed.insert(id);
+        cx.log(
             Level::Info,
             format!(
                 "bulk job {id}: {all} recipients, {ended} of them final, {packets} packets in the \
                  queue"
             ),
         );
-        self.log_lost(id, lost);
-    }
-
-    fn log_lost(&mut self, id: JobId, lost: u32) {
-        if lost > 0 {
-            let text = format!(
-                "bulk job {id}: packets with {lost} recipients have vanished; they may be \
-                 delivered or not, and wait for a decision: mailq job {id} lost send|drop"
-            );
-            self.cx.log(Level::Warn, text);
-        }
+        log_lost(cx, id, lost);
     }
 
     fn job_grown(&mut self, id: JobId, all: u32, is_complete: bool) {
-        let Some(job) = self.bulk.change(id) else { return };
+        let Some(job) = self.change(id) else { return };
         let more = all.saturating_sub(job.counts.all);
         job.counts.all += more;
         job.counts.pending += more;
@@ -170,34 +161,34 @@ impl Scheduler {
 
     fn destinations_read(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         outcome: Result<(Vec<BulkDestination>, bool), ErrorKind>,
     ) {
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(mut job) = self.bulk.jobs.remove(&id) else { return };
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         job.is_reading = false;
         match outcome {
             Ok((found, is_last)) => {
                 job.has_more &= !is_last;
                 for destination in found.into_iter().map(OpenDestination::new) {
-                    job.add_open(self.ring_of(&destination.key), destination);
+                    job.add_open(ring_of(cx, &destination.key), destination);
                 }
             }
             Err(_) => job.retry_at = Some(retry),
         }
-        self.bulk.jobs.insert(id, job);
-        self.bulk.changed.insert(id);
     }
 
     fn packets_made(
         &mut self,
+        cx: &mut Context,
         id: JobId,
         destination: u32,
         outcome: Result<Vec<(PacketNumber, u32)>, ErrorKind>,
     ) {
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(mut job) = self.bulk.jobs.remove(&id) else { return };
-        let ring_of = |destination: &Destination| self.ring_of(destination);
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
+        let ring_of = |destination: &Destination| ring_of(cx, destination);
         match outcome {
             Ok(made) => job.packets_made(destination, &made, ring_of),
             Err(_) => {
@@ -205,19 +196,22 @@ impl Scheduler {
                 job.retry_at = Some(retry);
             }
         }
-        self.bulk.jobs.insert(id, job);
-        self.bulk.changed.insert(id);
     }
 
-    fn rest_dropped(&mut self, id: JobId, status: Status, outcome: Result<u32, ErrorKind>) {
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(job) = self.bulk.change(id) else { return };
+    fn rest_dropped(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        status: Status,
+        outcome: Result<u32, ErrorKind>,
+    ) {
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         match outcome {
             Ok(dropped) => {
                 job.counts.end_pending(status, dropped);
                 job.rest = Rest::Dropped;
-                self.cx
-                    .log(Level::Info, format!("bulk job {id}: {dropped} recipients are {status}"));
+                cx.log(Level::Info, format!("bulk job {id}: {dropped} recipients are {status}"));
             }
             Err(_) => {
                 (job.rest, job.has_more, job.retry_at) = (Rest::Wanted, true, Some(retry));
@@ -225,9 +219,9 @@ impl Scheduler {
         }
     }
 
-    fn lost_marked(&mut self, id: JobId, outcome: Result<u32, ErrorKind>) {
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(job) = self.bulk.change(id) else { return };
+    fn lost_marked(&mut self, cx: &mut Context, id: JobId, outcome: Result<u32, ErrorKind>) {
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         match outcome {
             Ok(lost) => {
                 // Another packet may have vanished meanwhile.
@@ -235,7 +229,7 @@ impl Scheduler {
                     job.lost = LostPackets::None;
                 }
                 job.counts.end_pending(Status::Lost, lost);
-                self.log_lost(id, lost);
+                log_lost(cx, id, lost);
             }
             Err(_) => (job.lost, job.retry_at) = (LostPackets::Found, Some(retry)),
         }
@@ -243,16 +237,18 @@ impl Scheduler {
 
     fn lost_decided(
         &mut self,
+        orders: &mut PendingOrders,
+        cx: &mut Context,
         id: JobId,
         ticket: Option<OrderTicket>,
         are_sent: bool,
         outcome: Result<u32, ErrorKind>,
     ) {
         if let Some(ticket) = ticket {
-            self.orders.finish_order_part(&mut self.cx, ticket, outcome.err());
+            orders.finish_order_part(cx, ticket, outcome.err());
         }
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(job) = self.bulk.change(id) else { return };
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         job.is_deciding = false;
         let count = match outcome {
             Ok(count) => count.min(job.counts.lost),
@@ -272,46 +268,52 @@ impl Scheduler {
         }
     }
 
-    fn job_finished(&mut self, id: JobId, outcome: Result<Ended, ErrorKind>) {
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(job) = self.bulk.change(id) else { return };
+    fn job_finished(&mut self, cx: &mut Context, id: JobId, outcome: Result<Ended, ErrorKind>) {
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         job.is_finishing = false;
         match outcome {
             Ok(Ended::Finished(finished)) => {
-                self.bulk.jobs.remove(&id);
+                self.jobs.remove(&id);
                 let RecipientCounts { all, delivered, failed, .. } = finished.counts;
-                self.bulk.add_finished(finished);
+                self.add_finished(finished);
                 let text = format!(
                     "bulk job {id}: finished ({all} recipients, {delivered} delivered, {failed} \
                      failed)"
                 );
-                self.cx.log(Level::Info, text);
+                cx.log(Level::Info, text);
             }
             Ok(Ended::Removed(_)) => {
-                self.bulk.jobs.remove(&id);
+                self.jobs.remove(&id);
                 let text = format!("bulk job {id}: removed, since nothing of it was sent");
-                self.cx.log(Level::Info, text);
+                cx.log(Level::Info, text);
             }
             Ok(Ended::NotYet(counts)) => {
                 (job.counts, job.has_more) = (counts, counts.pending > 0);
                 job.retry_at = Some(retry);
                 let text = format!("bulk job {id}: {} recipients are in no packet", counts.pending);
-                self.cx.log(Level::Warn, text);
-                self.log_lost(id, counts.lost);
+                cx.log(Level::Warn, text);
+                log_lost(cx, id, counts.lost);
             }
             Err(_) => job.retry_at = Some(retry),
         }
     }
 
     /// Carries out an order about a job. It is answered when it is stored.
-    pub(crate) fn order_about_job(&mut self, id: JobId, order: BulkOrder, by: &str) -> Effect {
-        let Some(job) = self.bulk.change(id) else {
+    pub(crate) fn order(
+        &mut self,
+        cx: &mut Context,
+        id: JobId,
+        order: BulkOrder,
+        by: &str,
+    ) -> Effect {
+        let Some(job) = self.change(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
         let is_cancelled = job.orders.is_cancelled;
         let orders = &mut job.orders;
         match order {
-            BulkOrder::Lost { are_sent } => return self.decide_lost(id, are_sent, by),
+            BulkOrder::Lost { are_sent } => return self.decide_lost(cx, id, are_sent, by),
             // A cancelled job does not come back.
             _ if is_cancelled && order != BulkOrder::Cancel => {
                 return Effect::refused(OrderRefusal::JobCancelled);
@@ -323,47 +325,42 @@ impl Scheduler {
             BulkOrder::Share(share) => orders.share = Some(share.clamp(1, MAX_SHARE)),
             BulkOrder::Priority(priority) => orders.priority = Some(priority),
         }
-        self.cx.log(Level::Info, format!("bulk job {id}: {order:?}, ordered by {by}"));
-        let (orders, ticket) = (job.orders, self.cx.add_order_part());
+        cx.log(Level::Info, format!("bulk job {id}: {order:?}, ordered by {by}"));
+        let (orders, ticket) = (job.orders, cx.add_order_part());
         job.sweep = Some(0);
-        self.cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
-        self.look_at_full_destinations(id);
+        // A destination may have room under the new orders.
+        job.fill_again(|destination| ring_of(cx, destination));
+        cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
         Effect { jobs: 1, ..Effect::default() }
     }
 
-    fn decide_lost(&mut self, id: JobId, are_sent: bool, by: &str) -> Effect {
-        let Some(job) = self.bulk.change(id).filter(|job| job.counts.lost > 0) else {
+    fn decide_lost(&mut self, cx: &mut Context, id: JobId, are_sent: bool, by: &str) -> Effect {
+        let Some(job) = self.change(id).filter(|job| job.counts.lost > 0) else {
             return Effect::refused(OrderRefusal::NothingLost);
         };
         let recipients = job.counts.lost;
         let what = if are_sent { "sent again" } else { "given up" };
         let text = format!("bulk job {id}: {recipients} recipients are {what}, ordered by {by}");
-        self.cx.log(Level::Info, text);
+        cx.log(Level::Info, text);
         job.is_deciding = true;
-        let ticket = self.cx.add_order_part();
-        self.cx.act(Action::Bulk(BulkAction::DecideLost { job: id, ticket, are_sent }));
+        let ticket = cx.add_order_part();
+        cx.act(Action::Bulk(BulkAction::DecideLost { job: id, ticket, are_sent }));
         Effect { jobs: 1, recipients, ..Effect::default() }
-    }
-
-    /// Looks at the full destinations of a job again.
-    fn look_at_full_destinations(&mut self, id: JobId) {
-        if let Some(mut job) = self.bulk.jobs.remove(&id) {
-            job.fill_again(|destination| self.ring_of(destination));
-            self.bulk.jobs.insert(id, job);
-        }
     }
 
     fn job_orders_stored(
         &mut self,
+        orders: &mut PendingOrders,
+        cx: &mut Context,
         id: JobId,
         ticket: Option<OrderTicket>,
         outcome: Result<(), ErrorKind>,
     ) {
         if let Some(ticket) = ticket {
-            self.orders.finish_order_part(&mut self.cx, ticket, outcome.err());
+            orders.finish_order_part(cx, ticket, outcome.err());
         }
-        let retry = self.cx.now + self.cx.settings.failed_write;
-        let Some(job) = self.bulk.change(id) else { return };
+        let retry = cx.now + cx.settings.failed_write;
+        let Some(job) = self.change(id) else { return };
         match outcome {
             Ok(()) if job.orders.is_cancelled && !job.is_cancellation_stored => {
                 (job.is_cancellation_stored, job.sweep) = (true, Some(0));
@@ -374,101 +371,118 @@ impl Scheduler {
     }
 
     /// All jobs may have something to decide: a new configuration, or a step of the clock.
-    pub(crate) fn reconsider_jobs(&mut self) {
-        for id in self.bulk.jobs.keys().copied().collect::<Vec<JobId>>() {
-            if let Some(mut job) = self.bulk.jobs.remove(&id) {
-                job.change_rings(|destination| self.ring_of(destination));
-                self.bulk.jobs.insert(id, job);
-                self.bulk.changed.insert(id);
-            }
+    pub(crate) fn reconsider(&mut self, cx: &Context) {
+        for (id, job) in &mut self.jobs {
+            job.change_rings(|destination| ring_of(cx, destination));
+            self.changed.insert(*id);
         }
     }
 
     /// A time for which a job has waited is reached.
-    pub(crate) fn job_timer(&mut self, id: JobId) {
-        self.bulk.change(id);
+    pub(crate) fn timer(&mut self, id: JobId) {
+        self.change(id);
     }
 
-    /// Decides for the jobs that have changed.
-    pub(crate) fn settle_jobs(&mut self) {
-        while let Some(id) = self.bulk.changed.pop_first() {
-            self.apply_orders_to_packets(id);
-            // Its room depends on the rest of the state, so it is taken out meanwhile.
-            if let Some(mut job) = self.bulk.jobs.remove(&id) {
-                self.settle_job(id, &mut job);
-                self.bulk.jobs.insert(id, job);
-            }
-        }
+    /// The next job for which something may have to be decided.
+    pub(crate) fn next_changed(&mut self) -> Option<JobId> {
+        self.changed.pop_first()
     }
 
-    fn settle_job(&mut self, id: JobId, job: &mut Job) {
-        let now = self.cx.now;
-        job.progress.record(now, job.counts.delivered + job.counts.failed);
-        if job.gates.has_waiting() && !job.is_stopped() {
-            self.release_packets(id, job);
-            self.cx.timers.add(now + SHARE_INTERVAL, Timer::Bulk(id));
+    /// Decides for a job that has changed.
+    pub(crate) fn settle(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        admission: &mut Admission,
+        cx: &mut Context,
+        id: JobId,
+    ) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.apply_orders_to_packets(queue, admission, cx, id);
+            job.settle(queue, dispatch, cx, id);
         }
-        if let Some(retry_at) = job.retry_at.filter(|time| *time > now) {
-            return self.cx.timers.add(retry_at, Timer::Bulk(id));
+    }
+}
+
+impl Job {
+    fn settle(&mut self, queue: &mut Queue, dispatch: &Dispatch, cx: &mut Context, id: JobId) {
+        let now = cx.now;
+        self.progress.record(now, self.counts.delivered + self.counts.failed);
+        if self.gates.has_waiting() && !self.is_stopped() {
+            self.release_packets(queue, dispatch, cx, id);
+            cx.timers.add(now + SHARE_INTERVAL, Timer::Bulk(id));
         }
-        job.retry_at = None;
-        if std::mem::take(&mut job.are_orders_unstored) {
-            let (ticket, orders) = (None, job.orders);
-            self.cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
+        if let Some(retry_at) = self.retry_at.filter(|time| *time > now) {
+            return cx.timers.add(retry_at, Timer::Bulk(id));
         }
-        if job.lost == LostPackets::Found {
-            job.lost = LostPackets::Marking;
-            self.cx.act(Action::Bulk(BulkAction::MarkLost(id)));
+        self.retry_at = None;
+        if std::mem::take(&mut self.are_orders_unstored) {
+            let (ticket, orders) = (None, self.orders);
+            cx.act(Action::Bulk(BulkAction::StoreOrders { job: id, ticket, orders }));
         }
-        if job.is_cancellation_stored && job.counts.lost > 0 && !job.is_deciding {
-            job.is_deciding = true;
+        if self.lost == LostPackets::Found {
+            self.lost = LostPackets::Marking;
+            cx.act(Action::Bulk(BulkAction::MarkLost(id)));
+        }
+        if self.is_cancellation_stored && self.counts.lost > 0 && !self.is_deciding {
+            self.is_deciding = true;
             let (ticket, are_sent) = (None, false);
-            self.cx.act(Action::Bulk(BulkAction::DecideLost { job: id, ticket, are_sent }));
+            cx.act(Action::Bulk(BulkAction::DecideLost { job: id, ticket, are_sent }));
         }
-        match self.end_of_job(id, job) {
-            Some(status) => self.drop_rest(id, job, status),
-            None if self.may_cut(id, job) => self.cut_packets(id, job),
+        match self.end(cx, id) {
+            Some(status) => self.drop_rest(cx, id, status),
+            None if self.may_cut(cx, id) => self.cut_packets(queue, dispatch, cx, id),
             None => {}
         }
-        if job.can_finish() && !self.cx.is_draining {
-            job.is_finishing = true;
-            self.cx.act(Action::Bulk(BulkAction::Finish(id)));
+        if self.can_finish() && !cx.is_draining {
+            self.is_finishing = true;
+            cx.act(Action::Bulk(BulkAction::Finish(id)));
         }
     }
 
     /// Returns true if packets may be cut now.
-    fn may_cut(&mut self, id: JobId, job: &Job) -> bool {
-        let open = job.next_open(self.cx.now);
-        if open > self.cx.now {
-            self.cx.timers.add(open, Timer::Bulk(id));
+    fn may_cut(&self, cx: &mut Context, id: JobId) -> bool {
+        let open = self.next_open(cx.now);
+        if open > cx.now {
+            cx.timers.add(open, Timer::Bulk(id));
             return false;
         }
-        !self.cx.is_draining && !job.is_stopped() && matches!(job.rest, Rest::Wanted)
+        !cx.is_draining && !self.is_stopped() && matches!(self.rest, Rest::Wanted)
     }
 
     /// What becomes of recipients that are not cut, if no more are to be.
-    fn end_of_job(&mut self, id: JobId, job: &Job) -> Option<Status> {
-        if !matches!(job.rest, Rest::Wanted) || (job.is_cut() && !job.is_reading) {
+    fn end(&self, cx: &mut Context, id: JobId) -> Option<Status> {
+        if !matches!(self.rest, Rest::Wanted) || (self.is_cut() && !self.is_reading) {
             return None;
         }
-        match job.deadline {
-            _ if job.orders.is_cancelled => {
-                return job.is_cancellation_stored.then_some(Status::Cancelled);
+        match self.deadline {
+            _ if self.orders.is_cancelled => {
+                return self.is_cancellation_stored.then_some(Status::Cancelled);
             }
-            Some(deadline) if deadline <= self.cx.now => return Some(Status::TooLate),
-            Some(deadline) => self.cx.timers.add(deadline, Timer::Bulk(id)),
+            Some(deadline) if deadline <= cx.now => return Some(Status::TooLate),
+            Some(deadline) => cx.timers.add(deadline, Timer::Bulk(id)),
             None => {}
         }
         None
     }
 
-    fn drop_rest(&mut self, id: JobId, job: &mut Job, status: Status) {
+    fn drop_rest(&mut self, cx: &mut Context, id: JobId, status: Status) {
         // What is being read or made belongs to the rest, or to a packet.
-        if job.making() == 0 && !job.is_reading {
-            job.forget_rest();
-            job.rest = Rest::Dropping;
-            self.cx.act(Action::Bulk(BulkAction::DropRest { job: id, status }));
+        if self.making() == 0 && !self.is_reading {
+            self.forget_rest();
+            self.rest = Rest::Dropping;
+            cx.act(Action::Bulk(BulkAction::DropRest { job: id, status }));
         }
+    }
+}
+
+fn log_lost(cx: &mut Context, id: JobId, lost: u32) {
+    if lost > 0 {
+        let text = format!(
+            "bulk job {id}: packets with {lost} recipients have vanished; they may be \
+             delivered or not, and wait for a decision: mailq job {id} lost send|drop"
+        );
+        cx.log(Level::Warn, text);
     }
 }
 

@@ -5,13 +5,17 @@
 //! packets are with agents, or due, as the share allows, further ones are kept back, whether they
 //! are new, retried by themselves, or by an operator.
 
+use super::BulkJobs;
 use super::job::Job;
-use crate::Scheduler;
+use super::packets::packet_of;
+use crate::context::Context;
+use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
-use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
+use zsched_format::time::Timestamp;
 
 /// Destinations whose agents are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,94 +70,110 @@ impl Gates {
     }
 }
 
-impl Scheduler {
+impl BulkJobs {
     /// Lets a packet that is due pass, or keeps it back.
     ///
     /// This comes before agents get anything.
-    pub(crate) fn apply_share(&mut self, vertex: VertexId) {
-        let is_due = |vertex: &Vertex| vertex.state == VertexState::Due;
-        let Some(vertex_ref) = self.queue.vertices().get(vertex).filter(|it| is_due(it)) else {
+    pub(crate) fn apply_share(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        now: Timestamp,
+        vertex: VertexId,
+    ) {
+        let is_due = |vertex: &&Vertex| vertex.state == VertexState::Due;
+        let Some(message) = queue.vertices().get(vertex).filter(is_due).map(|it| it.message) else {
             return;
         };
-        let message = vertex_ref.message;
-        if let Some(packet) = self.packet_of(message)
-            && let Some(mut job) = self.bulk.jobs.remove(&packet.job)
+        if let Some(packet) = packet_of(queue, message)
+            && let Some(job) = self.jobs.get_mut(&packet.job)
+            && job.share() < MAX_SHARE
+            && !job.passes(queue, dispatch, packet, vertex)
         {
-            if job.share() < MAX_SHARE && !self.passes(&mut job, packet, vertex) {
-                self.queue.message_mut(message).is_kept_by_job = true;
-                self.queue.keep_back(self.cx.now, message);
-            }
-            self.bulk.jobs.insert(packet.job, job);
+            queue.message_mut(message).is_kept_by_job = true;
+            queue.keep_back(now, message);
         }
     }
+}
 
-    fn passes(&self, job: &mut Job, packet: PacketNumber, vertex: VertexId) -> bool {
-        if job.gates.passed.contains_key(&packet.offset) {
+impl Job {
+    fn passes(
+        &mut self,
+        queue: &Queue,
+        dispatch: &Dispatch,
+        packet: PacketNumber,
+        vertex: VertexId,
+    ) -> bool {
+        if self.gates.passed.contains_key(&packet.offset) {
             return true;
         }
-        let thread = self.queue.vertex(vertex).thread;
-        let group = self.group_of(thread);
-        let agents = self.dispatch.window_size(&self.queue, self.queue.thread(thread));
-        let most = job.share_of(u32::try_from(agents).unwrap_or(u32::MAX));
-        if job.gates.passed(group) >= most {
-            self.forget_idle(packet.job, job);
+        let thread = queue.vertex(vertex).thread;
+        let group = group_of(queue, thread);
+        let agents = dispatch.window_size(queue, queue.thread(thread));
+        let most = self.share_of(u32::try_from(agents).unwrap_or(u32::MAX));
+        if self.gates.passed(group) >= most {
+            self.forget_idle(queue, packet.job);
         }
-        let has_passed = job.gates.passed(group) < most;
+        let has_passed = self.gates.passed(group) < most;
         if has_passed {
-            job.gates.passed.insert(packet.offset, group);
+            self.gates.passed.insert(packet.offset, group);
         } else {
-            job.gates.wait(packet.offset, group);
+            self.gates.wait(packet.offset, group);
         }
         has_passed
     }
 
-    fn group_of(&self, thread: ThreadId) -> Group {
-        let window = self.queue.thread(thread).window;
-        window.map_or(Group::Thread(thread), Group::Window)
-    }
-
     /// Forgets packets that have passed, and are neither due nor with an agent any more.
-    fn forget_idle(&self, id: JobId, job: &mut Job) {
-        job.gates.passed.retain(|offset, _| {
+    fn forget_idle(&mut self, queue: &Queue, id: JobId) {
+        self.gates.passed.retain(|offset, _| {
             let number = PacketNumber { job: id, offset: *offset }.message();
-            let message = self.queue.messages().find(number);
-            message.is_some_and(|message| self.is_with_agents(message))
+            let message = queue.messages().find(number);
+            message.is_some_and(|message| is_with_agents(queue, message))
         });
     }
 
-    /// Returns true if a part of a message is due or with an agent.
-    fn is_with_agents(&self, message: MessageId) -> bool {
-        let mut vertices = self.queue.message(message).vertices.iter(self.queue.vertices());
-        vertices.any(|vertex| {
-            matches!(self.queue.vertex(vertex).state, VertexState::Due | VertexState::Fed)
-        })
-    }
-
     /// Lets packets go that were kept back, as far as there is room. They pass the gate then.
-    pub(super) fn release_packets(&mut self, id: JobId, job: &mut Job) {
-        self.forget_idle(id, job);
-        let groups: BTreeSet<Group> = job.gates.groups.values().copied().collect();
+    pub(super) fn release_packets(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        cx: &mut Context,
+        id: JobId,
+    ) {
+        self.forget_idle(queue, id);
+        let groups: BTreeSet<Group> = self.gates.groups.values().copied().collect();
         for group in groups {
-            let mut passed = job.gates.passed(group);
-            while let Some(packet) = job.gates.first_waiting(group) {
+            let mut passed = self.gates.passed(group);
+            while let Some(packet) = self.gates.first_waiting(group) {
                 let number = PacketNumber { job: id, offset: packet }.message();
-                let found = self.queue.messages().find(number).and_then(|message| {
-                    let first = self.queue.message(message).vertices.first()?;
-                    Some((message, self.queue.vertex(first).thread))
+                let found = queue.messages().find(number).and_then(|message| {
+                    let first = queue.message(message).vertices.first()?;
+                    Some((message, queue.vertex(first).thread))
                 });
                 let Some((message, thread)) = found else {
-                    job.gates.stop_waiting(packet);
+                    self.gates.stop_waiting(packet);
                     continue;
                 };
-                let agents = self.dispatch.window_size(&self.queue, self.queue.thread(thread));
-                if passed >= job.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
+                let agents = dispatch.window_size(queue, queue.thread(thread));
+                if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
                     break;
                 }
                 passed += 1;
-                job.gates.stop_waiting(packet);
-                self.queue.message_mut(message).is_kept_by_job = false;
-                self.queue.let_go(&mut self.cx, message);
+                self.gates.stop_waiting(packet);
+                queue.message_mut(message).is_kept_by_job = false;
+                queue.let_go(cx, message);
             }
         }
     }
+}
+
+fn group_of(queue: &Queue, thread: ThreadId) -> Group {
+    let window = queue.thread(thread).window;
+    window.map_or(Group::Thread(thread), Group::Window)
+}
+
+/// Returns true if a part of a message is due or with an agent.
+fn is_with_agents(queue: &Queue, message: MessageId) -> bool {
+    let mut vertices = queue.message(message).vertices.iter(queue.vertices());
+    vertices.any(|vertex| matches!(queue.vertex(vertex).state, VertexState::Due | VertexState::Fed))
 }

@@ -2,6 +2,7 @@
 
 use super::ahead::DESTINATIONS_PER_READ;
 use super::*;
+use crate::Scheduler;
 use crate::{Event, Order, Settings};
 use zsched_bulk::{BulkOrders, BulkParameters};
 use zsched_config::Config;
@@ -133,7 +134,7 @@ fn packets_are_cut_as_far_as_agents_need_them() {
     assert_eq!(bulk.decided(), [], "as many are ahead as are allowed");
     bulk.ended(0, 10);
     assert_eq!(bulk.decided(), [make(0, 1, 10)]);
-    let totals = bulk.core.bulk_job(id()).expect("a job").totals();
+    let totals = bulk.core.view().bulk_job(id()).expect("a job").totals();
     assert_eq!((totals.counts.delivered, totals.counts.pending), (10, 990));
     assert_eq!((totals.packets, totals.queued), (3, 23));
 }
@@ -194,8 +195,8 @@ fn cancelled_job_ends_with_its_packets() {
     let finished = FinishedJob { id: id(), list: None, counts, submitted: 0, finished: 7 };
     let outcome = Ok(Ended::Finished(finished.clone()));
     bulk.handle(BulkEvent::Finished { job: id(), outcome });
-    assert!(bulk.core.bulk_job(id()).is_none());
-    assert_eq!(bulk.core.finished_bulk_job(id()), Some(&finished));
+    assert!(bulk.core.view().bulk_job(id()).is_none());
+    assert_eq!(bulk.core.view().finished_bulk_job(id()), Some(&finished));
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn window_of_job_follows_changes_of_daylight_saving_time() {
         bulk.tick(utc(closes));
         bulk.ended(100, 10);
         assert_eq!(bulk.decided(), [], "{closes}");
-        let state = bulk.core.bulk_job(id()).expect("a job").state(bulk.now);
+        let state = bulk.core.view().bulk_job(id()).expect("a job").state(bulk.now);
         assert_eq!(state, view::JobState::Scheduled(utc(opens_again)));
         bulk.tick(utc(opens_again));
         assert_eq!(bulk.decided(), [make(0, 1, 10)], "{opens_again}");

@@ -1,7 +1,9 @@
 //! What others see of bulk jobs.
 
 use super::job::{Job, Packet};
+use super::packets::outcomes_of;
 use crate::Scheduler;
+use crate::query::view::View;
 use crate::queue::{Destination, MessageId, VertexId, VertexState};
 use std::collections::BTreeMap;
 use zsched_bulk::counts::RecipientCounts;
@@ -130,7 +132,7 @@ impl<'s> JobView<'s> {
         let mut totals = JobTotals { counts: self.job.counts, packets, ..JobTotals::default() };
         for (offset, packet) in &self.job.packets {
             let message = self.message_of(*offset);
-            let outcomes = message.and_then(|message| self.core.outcomes_of(message));
+            let outcomes = message.and_then(|message| outcomes_of(&self.core.queue, message));
             let (delivered, failed) = packet.outcomes(outcomes);
             totals.counts.end_pending(Status::Delivered, delivered);
             totals.counts.end_pending(Status::Failed, failed);
@@ -217,33 +219,34 @@ impl Packet {
     }
 }
 
-impl Scheduler {
+impl<'s> View<'s> {
     /// The bulk jobs that are not finished, in ascending order.
-    pub fn bulk_jobs(&self) -> impl Iterator<Item = JobView<'_>> {
-        self.bulk.jobs.iter().map(|(id, job)| JobView { id: *id, job, core: self })
+    pub fn bulk_jobs(self) -> impl Iterator<Item = JobView<'s>> {
+        let core = self.core;
+        core.bulk.jobs.iter().map(move |(id, job)| JobView { id: *id, job, core })
     }
 
     /// A bulk job that is not finished.
-    pub fn bulk_job(&self, id: JobId) -> Option<JobView<'_>> {
-        self.bulk.jobs.get(&id).map(|job| JobView { id, job, core: self })
+    pub fn bulk_job(self, id: JobId) -> Option<JobView<'s>> {
+        self.core.bulk.jobs.get(&id).map(|job| JobView { id, job, core: self.core })
     }
 
     /// Finished bulk jobs that are kept, in ascending order.
-    pub fn finished_bulk_jobs(&self) -> impl Iterator<Item = &FinishedJob> {
-        self.bulk.finished.values()
+    pub fn finished_bulk_jobs(self) -> impl Iterator<Item = &'s FinishedJob> {
+        self.core.bulk.finished.values()
     }
 
     /// A finished bulk job that is kept.
-    pub fn finished_bulk_job(&self, id: JobId) -> Option<&FinishedJob> {
-        self.bulk.finished.get(&id)
+    pub fn finished_bulk_job(self, id: JobId) -> Option<&'s FinishedJob> {
+        self.core.bulk.finished.get(&id)
     }
 
     /// Returns true if a control file may be a packet that is unknown to its job.
     ///
     /// It must not be read then.
-    pub fn is_packet_in_making(&self, number: u64) -> bool {
+    pub fn is_packet_in_making(self, number: u64) -> bool {
         let packet = PacketNumber::of_message(number);
-        let job = packet.and_then(|packet| Some((packet, self.bulk.jobs.get(&packet.job)?)));
+        let job = packet.and_then(|packet| Some((packet, self.core.bulk.jobs.get(&packet.job)?)));
         job.is_some_and(|(packet, job)| {
             job.making() > 0 && !job.packets.contains_key(&packet.offset)
         })

@@ -28,7 +28,7 @@ impl Scheduler {
             );
             self.cx.log(Level::Warn, text);
         }
-        self.packet_arrives(message);
+        self.bulk.packet_arrives(&mut self.queue, message);
         self.overrides.restore_overrides(&mut self.queue, message);
         self.queue.schedule_arrival(self.cx.now, message, &arrival);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;

@@ -33,7 +33,7 @@ impl Scheduler {
                 self.overrides.drop_overrides(&self.queue, message);
                 self.admission.end_partial(&mut self.queue, message);
                 self.queue.remove_message(message);
-                self.packet_gone(number);
+                self.bulk.packet_gone(number);
             }
             Err(error) => {
                 let id = self.queue.message(message).spool_id();
@@ -62,6 +62,6 @@ impl Scheduler {
         self.admission.end_partial(&mut self.queue, message);
         self.sender_reports.forget(message);
         self.queue.forget_message(message);
-        self.packet_gone(number);
+        self.bulk.packet_gone(number);
     }
 }

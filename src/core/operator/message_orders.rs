@@ -134,7 +134,7 @@ impl Scheduler {
         let pending = |vertex: &VertexId| self.queue.vertex(*vertex).recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.admission.record_unloaded_finals(message, &offsets);
-        self.packet_recipients_removed(message, offsets.len() as u32);
+        self.bulk.recipients_removed(&self.queue, message, offsets.len() as u32);
         self.request_note(message, NoteContent::without_text(offsets, occasion));
         let (state, verdict, text) = match occasion {
             OutcomeKind::Reroute => {

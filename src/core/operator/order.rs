@@ -222,7 +222,7 @@ impl Scheduler {
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
             Order::RetireAgent(pid) => self.dispatch.retire_agent_of(&mut self.cx, pid),
-            Order::Bulk { job, order } => self.order_about_job(job, order, &by.name),
+            Order::Bulk { job, order } => self.bulk.order(&mut self.cx, job, order, &by.name),
             Order::LogFinishedMessages(log) => {
                 self.cx.settings.log_finished_messages = log;
                 Effect::default()

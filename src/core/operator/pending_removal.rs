@@ -29,7 +29,7 @@ impl Scheduler {
     /// cancelled.
     pub(crate) fn is_to_end(&self, message: MessageId) -> bool {
         self.overrides.removal_of(self.queue.message(message).spool_id()).is_some()
-            || self.is_of_cancelled_job(message)
+            || self.bulk.is_cancelled(&self.queue, message)
     }
 }
 

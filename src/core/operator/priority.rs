@@ -26,10 +26,10 @@ impl Scheduler {
         for id in messages {
             // All packets of a bulk job have one priority, also those that are not cut yet.
             let packet = PacketNumber::of_message(id.number);
-            if let Some(job) = packet.and_then(|packet| self.bulk_job(packet.job)) {
+            if let Some(job) = packet.and_then(|packet| self.view().bulk_job(packet.job)) {
                 if job.priority() != priority {
-                    let order = BulkOrder::Priority(priority);
-                    all.add(&self.order_about_job(job.id, order, &author.name));
+                    let (id, order) = (job.id, BulkOrder::Priority(priority));
+                    all.add(&self.bulk.order(&mut self.cx, id, order, &author.name));
                 }
                 continue;
             }

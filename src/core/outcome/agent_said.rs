@@ -41,7 +41,8 @@ impl Scheduler {
 
     /// Ends a job: what is not finished waits for its next try.
     fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
-        self.packet_tried(self.queue.vertex(vertex).message);
+        let message = self.queue.vertex(vertex).message;
+        self.bulk.packet_tried(&self.queue, self.cx.now, message);
         self.dispatch.update_window(&mut self.queue, &mut self.cx, agent, vertex);
         let found_nothing = self.dispatch.take_found_nothing(agent);
         if !self.queue.release_job(vertex) {

@@ -23,7 +23,7 @@ impl<'s> View<'s> {
     pub(super) fn why_kept_by_job(self, message: MessageId) -> Why {
         let number = self.core.queue.message(message).name.number();
         let job = PacketNumber::of_message(number).map(|packet| packet.job);
-        let job = job.and_then(|job| self.core.bulk_job(job));
+        let job = job.and_then(|job| self.bulk_job(job));
         job.map_or(Why::Turn, |job| Why::Job { job: job.id, is_paused: job.is_paused() })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! In rings that choose by message, the job of a vertex follows its state.
 
-use crate::queue::{Queue, Vertex, VertexId, VertexState};
+use crate::queue::{MessageId, Queue, Vertex, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
 impl Queue {
@@ -45,6 +45,11 @@ impl Queue {
         if self.vertices[vertex].is_free() {
             self.changed_vertices.push_back(vertex);
         }
+    }
+
+    /// Marks the vertices of a message that no agent has.
+    pub(crate) fn mark_vertices_of(&mut self, message: MessageId) {
+        self.vertices_of(message).into_iter().for_each(|vertex| self.mark_vertex(vertex));
     }
 
     /// Takes the next marked vertex that no agent has.

@@ -154,7 +154,7 @@ impl Daemon {
         PacketNumber::of_message(number).is_some_and(|packet| {
             let unopened = self.unopened_jobs.as_ref();
             unopened.is_none_or(|jobs| jobs.contains(&packet.job))
-                || self.core.query().is_packet_in_making(number)
+                || self.core.query().view().is_packet_in_making(number)
         })
     }
 

@@ -18,14 +18,14 @@ const MAX_FULL_LISTED: usize = 100;
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let Some(word) = words.next_word() else {
-        let jobs = context.scheduler.bulk_jobs().map(|job| job.id);
+        let jobs = context.scheduler.view().bulk_jobs().map(|job| job.id);
         return Ok(objects(jobs, |context, id| {
-            Some(status(&context.scheduler.bulk_job(id)?, context.now))
+            Some(status(&context.scheduler.view().bulk_job(id)?, context.now))
         }));
     };
     let id: JobId = word.text.parse().map_err(|error: JobIdError| word.error(error.to_string()))?;
     words.end()?;
-    let Some(job) = context.scheduler.bulk_job(id) else {
+    let Some(job) = context.scheduler.view().bulk_job(id) else {
         return Ok(Reply::refusal(NO_JOB));
     };
     let status = BulkJobStatus { full: full(&job), ..status(&job, context.now) };
