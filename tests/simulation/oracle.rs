@@ -329,8 +329,12 @@ impl Oracle {
 
     fn recipient_state(&mut self, file: &MemoryFile, offset: u32) -> &mut RecipientState {
         let message = self.messages.get_mut(&file.serial()).expect("each file was submitted");
-        // Recipients may have been added by a scheduler that was killed then.
-        message.recipients.entry(offset).or_default()
+        // An alternative may have been added that the core has not read yet.
+        let to_do = &mut message.to_do;
+        message.recipients.entry(offset).or_insert_with(|| {
+            *to_do = to_do.saturating_add(1);
+            RecipientState::default()
+        })
     }
 
     fn agent_wrote(&mut self, agent: AgentId, line: &[u8]) {

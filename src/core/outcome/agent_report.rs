@@ -164,7 +164,8 @@ impl Scheduler {
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
-        if let Some(job) = self.queue.job_covering_unloaded(&self.dispatch, agent, message) {
+        if let Some(job) = self.queue.job_covering_unloaded(&self.dispatch, agent, message, offset)
+        {
             // A recipient that is not loaded is in no other vertex, so thousands need not be
             // searched.
             let loaded = Some(job).filter(has_recipient).map(ReportedRecipient::Loaded);

@@ -84,10 +84,14 @@ impl Queue {
         dispatch: &Dispatch,
         agent: AgentId,
         message: MessageId,
+        offset: u32,
     ) -> Option<VertexId> {
         let present = dispatch.agents()[agent].jobs().next()?;
         let job = &self.vertices[present];
-        let covers = job.message == message && !job.is_part() && self.is_partial(message);
-        covers.then_some(present)
+        let message_ref = &self.messages[message];
+        // An alternative that was added for a failed recipient, and that the core has not read yet.
+        let is_added = message_ref.has_alternatives && offset > message_ref.last_recipient;
+        let may_cover = message_ref.is_partial || is_added;
+        (job.message == message && !job.is_part() && may_cover).then_some(present)
     }
 }

@@ -155,6 +155,44 @@ fn message_stays_while_another_agent_has_its_alternative() {
     assert_eq!(world.removed(), ["1"]);
 }
 
+/// An agent with a job for the same host finds the alternative before the scheduler has read it.
+#[test]
+fn report_on_alternative_that_is_not_read_yet_counts() {
+    let mut world = World::new(ONE);
+    let group = |offsets: &[u32]| Group {
+        channel: b"c"[..].into(),
+        host: b"a.test"[..].into(),
+        offsets: offsets.to_vec(),
+    };
+    let (groups, has_alternatives, last_recipient) = (vec![group(&[100, 150])], true, 150);
+    let first = Arrival { has_alternatives, last_recipient, ..arrival(1, groups, START, START) };
+    world.handle(Event::Arrived(first));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\terror2 no such user");
+    world.agent_line(agent, "1/150\t\tdeferred busy");
+    world.hungry(agent);
+    world.handle(Event::Noted { ticket: 1, outcome: Ok(false) });
+    let is_read = |action: &Action| matches!(action, Action::ReadAgain(_));
+    assert!(world.done.iter().any(is_read), "{:?}", world.done);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
+    world.hungry(agent);
+    world.handle(Event::Etrn(b"a.test"));
+    assert_eq!(world.take_lines(agent), ["1\ta.test"]);
+    world.done.clear();
+    world.agent_line(agent, "1/200\t\tok taken");
+    world.agent_line(agent, "1/300\t\tdeferred busy");
+    let notes = world.done.iter().filter_map(|action| match action {
+        Action::Note(note) => Some((note.offsets.clone(), note.occasion)),
+        _ => None,
+    });
+    assert_eq!(notes.collect::<Vec<_>>(), [(vec![200], OutcomeKind::Success)]);
+    let groups = vec![group(&[150, 300])];
+    let last_recipient = 300;
+    let now_there = Arrival { last_recipient, ..arrival(1, groups, START, START) };
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
+    assert_eq!(world.core.view().recipients(), 2);
+}
+
 /// A read that the core did not ask for is ignored.
 ///
 /// It would answer one that the core asks for meanwhile.

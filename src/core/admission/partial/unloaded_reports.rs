@@ -46,8 +46,9 @@ impl Admission {
         job: VertexId,
         offset: u32,
     ) -> bool {
-        let partial = &self.partials.partial[&message];
-        !partial.finals.contains(&offset) && !queue.vertex(job).recipients.has(offset)
+        let partial = self.partials.get(message);
+        partial.is_none_or(|partial| !partial.finals.contains(&offset))
+            && !queue.vertex(job).recipients.has(offset)
     }
 
     /// Finishes an unloaded recipient of a job.
@@ -82,6 +83,10 @@ impl Admission {
         diagnosis: &Rc<Diagnosis>,
     ) {
         let (message, thread) = (queue.vertex(job).message, queue.vertex(job).thread);
+        if self.partials.get(message).is_none() {
+            // An added alternative is queued when the file is read again.
+            return;
+        }
         let scope = FailureScope::of(&diagnosis.notary);
         let (due, step) = queue.due_of_unloaded(cx, job, scope);
         self.keep_retry(queue, dispatch, cx, thread, due);
