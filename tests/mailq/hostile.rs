@@ -3,7 +3,7 @@
 use super::fake_scheduler::{control, json};
 use super::support::{Run, Server, Site, recorded, run};
 use super::terminal::on_terminal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -195,6 +195,11 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
     };
     let lines = format!("{hostile}\n\t{hostile}\n");
     let raw = |request: &str| (request.to_string(), lines.clone());
+    let attempt = json!({
+        "event": "attempt", "time": 1.0, "id": hostile, "channel": hostile, "host": hostile,
+        "pid": 7, "offset": 9, "status": hostile, "report": hostile, "text": hostile,
+    });
+    let events = format!("{attempt}\n{}\n", json!({"event": hostile, "time": 1.0}));
     let mut answers = vec![
         ("SHOW JSON SUMMARY".to_string(), spoil("summary")),
         ("SHOW JSON RINGS".to_string(), spoil("rings")),
@@ -202,7 +207,7 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
         ("SHOW JSON ORDERS".to_string(), spoil("orders")),
         ("SHOW JSON MESSAGES smtp/* limit=1001".to_string(), spoil("messages")),
         ("SHOW JSON MESSAGE 4711".to_string(), lines.clone()),
-        ("SUBSCRIBE".to_string(), spoil("messages")),
+        ("SUBSCRIBE".to_string(), events),
         ("RELOAD".to_string(), format!("-{hostile}\t{hostile}\n")),
         ("KILL MSG 4711".to_string(), format!("+OK; {hostile}\n")),
         ("ETRN x".to_string(), format!("+OK; {hostile}\n")),

@@ -12,7 +12,7 @@ use zsched_core::{
 };
 use zsched_format::status_log::DeliveryStatus;
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::{EventSubject, FeedEvent, Subscribers};
+use zsched_mailq_server::v2::events::{EventSubject, QueueEvent, Subscribers};
 use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};
@@ -88,7 +88,7 @@ impl FeedWriter<'_> {
             Event::AgentStarted { agent, pid } => self.agent(*agent, Ok(*pid)),
             Event::AgentEnded { agent, end } => self.agent(*agent, Err(end)),
             Event::Configured(_) => {
-                self.feed.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
+                self.feed.publish(EventSubject::default(), &QueueEvent::Reloaded { time });
             }
             _ => {}
         }
@@ -102,18 +102,18 @@ impl FeedWriter<'_> {
         let id = SpoolId { number, modified };
         let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
-        let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
+        let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u64).sum();
         let about =
             EventSubject { message: Some((id, &arrival.name)), destinations: &destinations };
         let id = id.to_string();
-        self.feed.publish(about, &FeedEvent::Arrived { time: self.time, id, recipients });
+        self.feed.publish(about, &QueueEvent::Arrived { time: self.time, id, recipients });
     }
 
     fn left(&self, number: u64) {
         if let Some(message) = self.core.view().message(number) {
             let id = message.spool_id();
             let about = EventSubject { message: Some((id, &message.name)), destinations: &[] };
-            self.feed.publish(about, &FeedEvent::Left { time: self.time, id: id.to_string() });
+            self.feed.publish(about, &QueueEvent::Left { time: self.time, id: id.to_string() });
         }
     }
 
@@ -124,33 +124,29 @@ impl FeedWriter<'_> {
             destinations: std::slice::from_ref(&record.destination),
         };
         let (channel, host) = parts(&record.destination);
-        let (channel, host) = (&*channel, &*host);
         let status = delivery_status(record.verdict);
         let state = status.map_or("found", DeliveryStatus::word);
         let offset = record.offsets.first().copied().unwrap_or_default();
         let time = self.time;
-        let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
+        let recipients = Some(record.offsets.len() as u64).filter(|count| *count > 1);
         if let Some(attempt) = &record.attempt {
-            let (id, pid, status) = (id.to_string(), attempt.pid, state);
-            let text = &*String::from_utf8_lossy(&record.text);
-            let report = mail_log::word(record.verdict);
-            let event = FeedEvent::Attempt {
+            let event = QueueEvent::Attempt {
                 time,
-                id,
-                channel,
-                host,
-                pid,
+                id: id.to_string(),
+                channel: channel.clone(),
+                host: host.clone(),
+                pid: attempt.pid,
                 offset,
                 recipients,
-                status,
-                report,
-                text,
+                status: state.into(),
+                report: mail_log::word(record.verdict).map(Cow::from),
+                text: String::from_utf8_lossy(&record.text),
             };
             self.feed.publish(about, &event);
         }
         if status.is_none_or(DeliveryStatus::is_final) {
-            let id = id.to_string();
-            let event = FeedEvent::Finished { time, id, channel, host, offset, recipients, state };
+            let (id, state) = (id.to_string(), state.into());
+            let event = QueueEvent::Finished { time, id, channel, host, offset, recipients, state };
             self.feed.publish(about, &event);
         }
     }
@@ -159,15 +155,14 @@ impl FeedWriter<'_> {
     fn agent(&self, agent: AgentId, state: Result<u32, &AgentEnd>) {
         let Some(row) = self.core.view().agent(agent) else { return };
         let time = self.time;
-        let channel = &*String::from_utf8_lossy(&row.ring.channel);
+        let channel = String::from_utf8_lossy(&row.ring.channel);
         let host = row.destination.map(|to| String::from_utf8_lossy(to.host()));
-        let host = host.as_deref();
         let ring = row.ring.pattern();
         let event = match state {
-            Ok(pid) => FeedEvent::AgentStarted { time, pid, channel, host, ring },
+            Ok(pid) => QueueEvent::AgentStarted { time, pid, channel, host, ring },
             Err(end) => {
                 let (pid, how) = (row.agent.pid, end.to_string());
-                FeedEvent::AgentEnded { time, pid, channel, host, ring, how }
+                QueueEvent::AgentEnded { time, pid, channel, host, ring, how }
             }
         };
         let destinations = row.destination.map(std::slice::from_ref).unwrap_or_default();

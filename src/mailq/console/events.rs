@@ -14,9 +14,11 @@ use crate::format::{clock, count, cut, last_line, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
+use serde::Deserialize;
 use serde_json::Value;
 use std::rc::Rc;
 use zsched_format::printable;
+use zsched_mailq_protocol::schema::QueueEvent;
 
 /// The request for all events, or for those of a destination, a host or a message.
 pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
@@ -40,7 +42,7 @@ pub(super) fn follow(
     let mut text = session.ask_for_text(request)?;
     let mut has_note = false;
     while let Some(line) = text.next()? {
-        let event = parse_object(line).map(QueueEvent);
+        let event = EventLine::parse(line);
         let about = event.as_ref().map(|event| MailOfEvent::read(event, files)).unwrap_or_default();
         match is_json {
             true => writeln!(screen, "{}", printable::json(&about.add_to(line)))?,
@@ -64,26 +66,30 @@ struct MailOfEvent {
 }
 
 impl MailOfEvent {
-    fn read(event: &QueueEvent, files: &mut MessageFiles<'_>) -> MailOfEvent {
-        let offset = event.number("offset").and_then(|offset| offset.try_into().ok());
-        let is_shown = offset.is_some() || event.name() == "arrived";
-        let id = event.0["id"].as_str().filter(|_| is_shown);
-        let envelope = id.and_then(|id| files.envelope(id, None));
+    fn read(line: &EventLine, files: &mut MessageFiles<'_>) -> MailOfEvent {
+        let (id, offset) = match &line.event {
+            QueueEvent::Arrived { id, .. } => (id, None),
+            QueueEvent::Attempt { id, offset, .. } | QueueEvent::Finished { id, offset, .. } => {
+                (id, Some(*offset))
+            }
+            _ => return MailOfEvent::default(),
+        };
+        let envelope = files.envelope(id, None);
         let recipient =
             envelope.as_ref().and_then(|envelope| envelope.recipient_at(offset?)).map(String::from);
         MailOfEvent { envelope, recipient }
     }
 
     /// Describes it: the recipient, or of an arrived message all.
-    fn words(&self, event: &QueueEvent) -> Option<String> {
-        let envelope = self.envelope.as_ref()?;
-        Some(match &self.recipient {
-            Some(recipient) => format!("to {recipient}"),
-            None => {
+    fn words(&self, recipients: Option<u64>) -> Option<String> {
+        match (&self.recipient, &self.envelope) {
+            (Some(recipient), _) => Some(format!("to {recipient}")),
+            (None, Some(envelope)) => {
                 let known = envelope.recipients.len() as u64;
-                messages::in_words(envelope, event.number("recipients").unwrap_or(known))
+                Some(messages::in_words(envelope, recipients.unwrap_or(known)))
             }
-        })
+            (None, None) => recipients.map(|number| count(number, "recipient")),
+        }
     }
 
     fn add_to(&self, line: &[u8]) -> Vec<u8> {
@@ -96,69 +102,92 @@ impl MailOfEvent {
     }
 }
 
-/// An event: the object of a line. Events of later schedulers may have other fields.
-struct QueueEvent(Value);
+/// A line of the feed.
+struct EventLine {
+    name: String,
+    time: Option<f64>,
+    /// `Unknown` if a later scheduler sends it. Only its name is shown.
+    event: QueueEvent<'static>,
+}
 
-impl QueueEvent {
-    fn name(&self) -> &str {
-        self.0["event"].as_str().unwrap_or_default()
+impl EventLine {
+    fn parse(line: &[u8]) -> Result<EventLine, Failure> {
+        let value: Value = parse_object(line)?;
+        Ok(EventLine {
+            name: value["event"].as_str().map(one_line).unwrap_or_default(),
+            time: value["time"].as_f64(),
+            event: QueueEvent::deserialize(value).unwrap_or(QueueEvent::Unknown),
+        })
     }
 
-    fn text(&self, field: &str) -> Option<String> {
-        self.0[field].as_str().map(one_line)
-    }
-
-    fn number(&self, field: &str) -> Option<u64> {
-        self.0[field].as_u64()
-    }
-
-    /// Status of an attempt, or final state of a recipient.
-    fn status(&self) -> Option<String> {
-        self.text("status").or_else(|| self.text("state"))
+    fn style(&self) -> Style {
+        let status = match &self.event {
+            QueueEvent::Dropped { .. } => return Style::Warning,
+            QueueEvent::Attempt { status, .. } => status,
+            QueueEvent::Finished { state, .. } => state,
+            _ => return Style::Plain,
+        };
+        match &**status {
+            "delivered" => Style::Good,
+            "failed" | "expired" => Style::Error,
+            _ => Style::Plain,
+        }
     }
 }
 
-fn print(event: &QueueEvent, about: &MailOfEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let time = event.0["time"].as_f64().map_or(" ".repeat(8), |time| clock(time, time));
+fn print(line: &EventLine, about: &MailOfEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    let time = line.time.map_or(" ".repeat(8), |time| clock(time, time));
     screen.styled(&time, Style::Dim)?;
-    let name = one_line(event.name());
-    let line = format!("  {name:<13}  {}", words(event, about));
-    let is_good = |status: &str| status.starts_with("ok") || status == "delivered";
-    let is_bad =
-        |status: &str| ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad));
-    let style = match (name.as_str(), event.status().as_deref()) {
-        ("dropped", _) => Style::Warning,
-        (_, Some(status)) if is_good(status) => Style::Good,
-        (_, Some(status)) if is_bad(status) => Style::Error,
-        _ => Style::Plain,
-    };
+    let words = words(&line.event, about).into_iter().flatten();
+    let words: Vec<String> = words.map(|part| one_line(&part)).collect();
+    let shown = format!("  {:<13}  {}", line.name, words.join("  "));
     let shown = match screen.columns() {
-        Some(columns) => cut(&line, columns.saturating_sub(time.len())),
-        None => line,
+        Some(columns) => cut(&shown, columns.saturating_sub(time.len())),
+        None => shown,
     };
-    screen.styled(shown.trim_end(), style)?;
+    screen.styled(shown.trim_end(), line.style())?;
     Ok(screen.line(&[])?)
 }
 
-/// Describes an event in one line.
-fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
-    let mut parts: Vec<String> = event.text("id").into_iter().collect();
-    let destination = event.text("channel").zip(event.text("host"));
-    parts.extend(destination.map(|(channel, host)| format!("{channel}/{host}")));
-    match about.words(event) {
-        Some(words) => parts.push(one_line(&words)),
-        None => parts.extend(event.number("recipients").map(|number| count(number, "recipient"))),
+/// The parts of the line about an event, after its name.
+fn words(event: &QueueEvent<'_>, about: &MailOfEvent) -> Vec<Option<String>> {
+    let to = |channel: &str, host: &str| Some(format!("{channel}/{host}"));
+    let process = |pid: &u32| format!("process {pid}");
+    match event {
+        QueueEvent::Arrived { id, recipients, .. } => {
+            vec![Some(id.clone()), about.words(Some(*recipients))]
+        }
+        QueueEvent::Attempt { id, channel, host, pid, recipients, status, text, .. } => {
+            let text = Some(last_line(text)).filter(|text| !text.is_empty());
+            let result = text.map_or(status.to_string(), |text| format!("{status}: {text}"));
+            let about = about.words(*recipients);
+            vec![
+                Some(id.clone()),
+                to(channel, host),
+                about,
+                pid.as_ref().map(process),
+                Some(result),
+            ]
+        }
+        QueueEvent::Finished { id, channel, host, recipients, state, .. } => {
+            let about = about.words(*recipients);
+            vec![Some(id.clone()), to(channel, host), about, Some(state.to_string())]
+        }
+        QueueEvent::Left { id, .. } => vec![Some(id.clone())],
+        QueueEvent::AgentStarted { pid, channel, host, ring, .. } => {
+            let of = host.as_ref().map_or(Some(ring.clone()), |host| to(channel, host));
+            vec![of, Some(process(pid))]
+        }
+        QueueEvent::AgentEnded { pid, channel, host, ring, how, .. } => {
+            let of = host.as_ref().map_or(Some(ring.clone()), |host| to(channel, host));
+            vec![of, pid.as_ref().map(process), Some(how.clone())]
+        }
+        QueueEvent::Order { by, order, .. } => {
+            vec![Some(order.to_string()), Some(format!("by {by}"))]
+        }
+        QueueEvent::Dropped { count: number } => vec![Some(count(*number, "event"))],
+        QueueEvent::Reloaded { .. } | QueueEvent::Unknown => Vec::new(),
     }
-    parts.extend(event.number("pid").map(|pid| format!("process {pid}")));
-    parts.extend(event.number("count").map(|number| count(number, "event")));
-    parts.extend(event.text("order"));
-    parts.extend(event.text("by").map(|by| format!("by {by}")));
-    let text = event.0["text"].as_str().map(last_line).filter(|text| !text.is_empty());
-    parts.extend(match (event.status(), text) {
-        (Some(status), Some(text)) => Some(format!("{status}: {text}")),
-        (status, text) => status.or(text),
-    });
-    parts.join("  ")
 }
 
 #[cfg(test)]
@@ -184,16 +213,27 @@ mod tests {
     fn print_writes_one_line_per_event() {
         for (event, expected) in [
             (
-                r#"{"time":1.0,"event":"attempt","id":"S1","channel":"smtp","host":"a\u001b","pid":7,"status":"deferred","text":"x\r451 b"}"#,
+                r#"{"time":1.0,"event":"attempt","id":"S1","channel":"smtp","host":"a\u001b","pid":7,"offset":9,"status":"deferred","report":null,"text":"x\r451 b"}"#,
                 "attempt        S1  smtp/a^[  process 7  deferred: 451 b",
             ),
             (r#"{"event":"dropped","count":17}"#, "dropped        17 events"),
-            (r#"{"event":"arrived","id":"S2","recipients":1}"#, "arrived        S2  1 recipient"),
-            (r#"{"event":"reloaded","new":{}}"#, "reloaded"),
-            (r#"{"event":"order","by":"root","order":"RELOAD"}"#, "order          RELOAD  by root"),
+            (
+                r#"{"event":"arrived","time":1.0,"id":"S2","recipients":1}"#,
+                "arrived        S2  1 recipient",
+            ),
+            (
+                r#"{"event":"agent-ended","time":1.0,"pid":null,"channel":"smtp","host":null,"ring":"smtp/*","how":"could not be started"}"#,
+                "agent-ended    smtp/*  could not be started",
+            ),
+            (r#"{"event":"reloaded","time":1.0,"new":{}}"#, "reloaded"),
+            (r#"{"event":"of-later","time":1.0,"id":7}"#, "of-later"),
+            (
+                r#"{"event":"order","time":1.0,"by":"root","order":"RELOAD"}"#,
+                "order          RELOAD  by root",
+            ),
         ] {
             let mut out = Vec::new();
-            let event = QueueEvent(parse_object(event.as_bytes()).expect(event));
+            let event = EventLine::parse(event.as_bytes()).expect(event);
             let about = MailOfEvent::default();
             print(&event, &about, &mut Screen::new(&mut out)).expect("printed");
             let out = String::from_utf8(out).expect("text");

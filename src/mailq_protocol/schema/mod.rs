@@ -6,9 +6,11 @@
 //!
 //! Times are seconds since 1970; ages are whole seconds on the wire.
 
+mod event;
 mod smtp;
 mod wait;
 
+pub use event::QueueEvent;
 pub use smtp::{RecentSmtpCounts, SmtpAlarm, SmtpReason, SmtpTraffic};
 pub use wait::{
     Cause, CurrentMessage, HoldAuthor, LimitAuthor, MessageRemark, Rank, Wait, WaitLine,

@@ -8,128 +8,16 @@ use super::arguments::{Arguments, SyntaxError};
 use super::json;
 use super::selection::{MessageName, Selection};
 use super::task::{Reply, ReplyResult, SessionContext};
-use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
 use zsched_core::overrides::DestinationPattern;
 use zsched_spool::{SpoolId, SpoolName};
 
+pub use zsched_mailq_protocol::schema::QueueEvent;
+
 /// Maximum number of bytes that wait for one subscriber.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-
-/// An event. Times are seconds since 1970.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-pub enum FeedEvent<'a> {
-    /// A message was accepted.
-    Arrived {
-        /// Time of the event.
-        time: f64,
-        /// Its spool id.
-        id: String,
-        /// Recipients that are not finished.
-        recipients: u32,
-    },
-    /// An agent reported about a recipient, or ended without a report.
-    Attempt {
-        /// Time of the event.
-        time: f64,
-        /// The message's spool id.
-        id: String,
-        /// Channel of its destination.
-        channel: &'a str,
-        /// Host of its destination.
-        host: &'a str,
-        /// Process id of the agent.
-        pid: Option<u32>,
-        /// Offset of the recipient's line in the control file; the first of several.
-        offset: u32,
-        /// Number of recipients, if more than one.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        recipients: Option<usize>,
-        /// The result: `delivered`, `deferred` or `failed`.
-        status: &'a str,
-        /// Status word of the agent's report; `null` without a report.
-        report: Option<&'a str>,
-        /// Text of the report.
-        text: &'a str,
-    },
-    /// A recipient is finished.
-    Finished {
-        /// Time of the event.
-        time: f64,
-        /// The message's spool id.
-        id: String,
-        /// Channel of its destination.
-        channel: &'a str,
-        /// Host of its destination.
-        host: &'a str,
-        /// Offset of the recipient's line in the control file; the first of several.
-        offset: u32,
-        /// Number of recipients, if more than one.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        recipients: Option<usize>,
-        /// `delivered`, `failed`, `expired`, `deleted`, `rerouted` or `found`.
-        ///
-        /// `found`: the control file shows that another program has finished it.
-        state: &'a str,
-    },
-    /// A message has left the spool.
-    Left {
-        /// Time of the event.
-        time: f64,
-        /// Its spool id.
-        id: String,
-    },
-    /// An agent was started.
-    AgentStarted {
-        /// Time of the event.
-        time: f64,
-        /// Its process id.
-        pid: u32,
-        /// Its channel.
-        channel: &'a str,
-        /// The first host that it works for.
-        host: Option<&'a str>,
-        /// Pattern of the clause that it serves.
-        ring: String,
-    },
-    /// An agent has ended.
-    AgentEnded {
-        /// Time of the event.
-        time: f64,
-        /// Its process id; `null` if it could not be started.
-        pid: Option<u32>,
-        /// Its channel.
-        channel: &'a str,
-        /// The last host that it worked for.
-        host: Option<&'a str>,
-        /// Pattern of the clause that it served.
-        ring: String,
-        /// How it ended, as text.
-        how: String,
-    },
-    /// An operator gave an order.
-    Order {
-        /// Time of the event.
-        time: f64,
-        /// The operator.
-        by: &'a str,
-        /// The request.
-        order: &'a str,
-    },
-    /// A new configuration was loaded.
-    Reloaded {
-        /// Time of the event.
-        time: f64,
-    },
-    /// Events were lost because the subscriber did not read them in time.
-    Dropped {
-        /// Number of events.
-        count: u64,
-    },
-}
 
 /// All subscribers.
 #[derive(Default)]
@@ -186,7 +74,7 @@ impl Subscribers {
     }
 
     /// Publishes an event to the subscribers that it matches.
-    pub fn publish(&self, about: EventSubject<'_>, event: &FeedEvent<'_>) {
+    pub fn publish(&self, about: EventSubject<'_>, event: &QueueEvent<'_>) {
         let mut line = Vec::new();
         self.subscribers.borrow_mut().retain(|(filter, queue)| {
             let Some(queue) = queue.upgrade() else {
@@ -260,7 +148,7 @@ impl QueuedLines {
     fn write_dropped(&mut self) {
         if self.dropped > 0 {
             let count = std::mem::take(&mut self.dropped);
-            json::line(&mut self.lines, &FeedEvent::Dropped { count });
+            json::line(&mut self.lines, &QueueEvent::Dropped { count });
         }
     }
 }
@@ -280,7 +168,7 @@ mod tests {
         let name = SpoolName::new(zsched_spool::HashFolder::TOP, number.to_string().as_bytes());
         let name = name.expect("a name");
         let about = EventSubject { message: Some((id, &name)), destinations: &[] };
-        watch.publish(about, &FeedEvent::Left { time: 1.5, id: id.to_string() });
+        watch.publish(about, &QueueEvent::Left { time: 1.5, id: id.to_string() });
     }
 
     fn taken(queue: &SubscriberQueue, enough: usize) -> String {

@@ -1,6 +1,6 @@
 //! A session of MAILQ version 2: login state, input and the answer in progress.
 
-use super::events::{EventSubject, FeedEvent, SubscriberQueue};
+use super::events::{EventSubject, QueueEvent, SubscriberQueue};
 use super::json::seconds;
 use super::requests::{RequestLine, reply, write_unknown};
 use super::task::{Answer, ClientLog, Demand, Reply, SessionContext, Step, Task, TaskKind};
@@ -497,7 +497,8 @@ fn write_stuffed(lines: &[u8], out: &mut Vec<u8>) {
 /// Publishes an order as an event.
 fn publish_order(context: &SessionContext<'_>, by: &str, order: &str) {
     if context.subscribers.has_subscribers() {
-        let time = seconds(context.now);
-        context.subscribers.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
+        let (by, order) = (by.into(), order.into());
+        let event = QueueEvent::Order { time: seconds(context.now), by, order };
+        context.subscribers.publish(EventSubject::default(), &event);
     }
 }

@@ -8,7 +8,7 @@ use zsched_core::{Action, Effect, Event, Scheduler, Settings};
 use zsched_format::control_file::parse;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::auth_file::AuthFile;
-use zsched_mailq_server::v2::events::{EventSubject, FeedEvent, Subscribers};
+use zsched_mailq_server::v2::events::{EventSubject, QueueEvent, Subscribers};
 use zsched_mailq_server::v2::{
     AdminCommand, Answer, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters,
     Session, SessionContext,
@@ -66,7 +66,7 @@ impl SessionWithCore {
                 continue;
             }
             if self.session.is_streaming() && steps % 3 == 0 {
-                watch.publish(EventSubject::default(), &FeedEvent::Reloaded { time: 1.5 });
+                watch.publish(EventSubject::default(), &QueueEvent::Reloaded { time: 1.5 });
             }
             let count = piece.min(said.len()).min(self.session.room());
             self.session.push_input(&said[..count]);
