@@ -3,7 +3,9 @@
 use crate::time::{ClockStep, Timestamp};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Limit of a [`LogLimiter`] by default: one line in this time.
@@ -121,6 +123,26 @@ impl LogLimiter<Timestamp> {
     /// Moves the period, because the clock was set.
     pub fn shift(&mut self, step: ClockStep) {
         self.began = self.began.map(|began| began + step);
+    }
+}
+
+/// Limiters for lines of several kinds, of which there are few.
+pub struct LogLimiters<K> {
+    max_lines: u32,
+    period: Duration,
+    of_kinds: HashMap<K, LogLimiter>,
+}
+
+impl<K: Eq + Hash> LogLimiters<K> {
+    /// Allows `max_lines` lines of each kind in each period.
+    pub fn new(max_lines: u32, period: Duration) -> LogLimiters<K> {
+        LogLimiters { max_lines, period, of_kinds: HashMap::new() }
+    }
+
+    /// Returns the suffix of a line to log now, `None` to leave it out.
+    pub fn permit(&mut self, kind: K) -> Option<Suppressed> {
+        let new = || LogLimiter::new(self.max_lines, self.period);
+        self.of_kinds.entry(kind).or_insert_with(new).permit(Instant::now())
     }
 }
 

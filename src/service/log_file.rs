@@ -3,14 +3,13 @@
 use crate::{AppendedFile, BackgroundLog, with_path, worker};
 use env_logger::Target;
 use log::{Level, LevelFilter, Record};
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
-use zsched_format::log_limiter::{LogLimiter, Suppressed};
+use std::time::Duration;
+use zsched_format::log_limiter::{LogLimiters, Suppressed};
 use zsched_format::printable;
 
 /// Mode of a new log. It is not readable by all: it has addresses.
@@ -104,10 +103,16 @@ fn start_logger(
 /// Limits on errors and warnings, which a hostile client or submission could repeat at any rate.
 ///
 /// Lines about mail are of the level `info`, and are not limited.
-#[derive(Default)]
 pub struct WarningLimits {
     /// By the line of source code that logs.
-    limiters: Mutex<HashMap<(&'static str, u32), LogLimiter>>,
+    limiters: Mutex<LogLimiters<(&'static str, u32)>>,
+}
+
+impl Default for WarningLimits {
+    fn default() -> WarningLimits {
+        let limiters = Mutex::new(LogLimiters::new(MAX_WARNINGS_PER_PERIOD, PERIOD));
+        WarningLimits { limiters }
+    }
 }
 
 impl WarningLimits {
@@ -117,9 +122,7 @@ impl WarningLimits {
         let Some(place) = place.filter(|_| record.level() <= Level::Warn) else {
             return Some(Suppressed::default());
         };
-        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || LogLimiter::new(MAX_WARNINGS_PER_PERIOD, PERIOD);
-        limiters.entry(place).or_insert_with(new).permit(Instant::now())
+        self.limiters.lock().unwrap_or_else(PoisonError::into_inner).permit(place)
     }
 }
 

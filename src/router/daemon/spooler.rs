@@ -10,6 +10,7 @@ use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zsched_format::log_limiter::LogLimiter;
 use zsched_format::spool_id::SpoolId;
 use zsched_format::time::Timestamp;
 use zsched_service::with_path;
@@ -44,7 +45,7 @@ pub(super) struct Spooler {
 struct Trouble {
     inode: u64,
     next_try: Instant,
-    next_log: Instant,
+    log: LogLimiter,
 }
 
 /// A submission that has been routed, for the log.
@@ -268,15 +269,12 @@ impl Spooler {
         };
         let inode = name.path(self.spool()).symlink_metadata().map_or(0, |file| file.ino());
         let now = Instant::now();
-        let known = self.troubled.get(&name).filter(|known| known.inode == inode);
-        let next_log = match known {
-            Some(known) if now < known.next_log => known.next_log,
-            _ => {
-                log::warn!("{name}: {why}; it is tried again every minute");
-                now + LOG_INTERVAL
-            }
-        };
-        self.troubled.insert(name, Trouble { inode, next_try: now + RETRY_INTERVAL, next_log });
+        let known = self.troubled.remove(&name).filter(|known| known.inode == inode);
+        let mut log = known.map_or_else(|| LogLimiter::new(1, LOG_INTERVAL), |known| known.log);
+        if log.permit(now).is_some() {
+            log::warn!("{name}: {why}; it is tried again every minute");
+        }
+        self.troubled.insert(name, Trouble { inode, next_try: now + RETRY_INTERVAL, log });
     }
 
     /// Notifies the scheduler. Its scan finds the messages in any case.

@@ -4,11 +4,10 @@ use super::traffic_file::TrafficFile;
 use crate::session::{LogLine, MailEvent, Reply, Session};
 use crate::status_line::{client_of, json_line, status_line};
 use crate::traffic::Traffic;
-use std::collections::HashMap;
 use std::fmt::Arguments;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
-use zsched_format::log_limiter::{LogLimiter, Suppressed};
+use zsched_format::log_limiter::LogLimiters;
 use zsched_format::status_log::SmtpClient;
 use zsched_mailq_protocol::schema::SmtpTraffic;
 use zsched_service::BackgroundLog;
@@ -29,7 +28,7 @@ pub(super) struct Monitor {
     /// What was written last.
     written: SmtpTraffic,
     /// By what has happened, and what the client was doing.
-    limiters: HashMap<(&'static str, &'static str), LogLimiter>,
+    limiters: LogLimiters<(&'static str, &'static str)>,
 }
 
 impl Monitor {
@@ -38,7 +37,7 @@ impl Monitor {
             traffic: Traffic::new(Instant::now(), SystemTime::now()),
             status_log,
             written: SmtpTraffic::default(),
-            limiters: HashMap::new(),
+            limiters: LogLimiters::new(MAX_LINES_PER_PERIOD, PERIOD),
         }
     }
 
@@ -61,7 +60,7 @@ impl Monitor {
 
     /// Notes a connection that was refused.
     pub(super) fn refuse_connection(&mut self, ip: IpAddr, service: &str, reply: &Reply) {
-        if let Some(more) = self.permit("connection refused", "") {
+        if let Some(more) = self.limiters.permit(("connection refused", "")) {
             log::info!("unknown[{ip}]: connection refused: {reply}{more}");
         }
         self.traffic.refuse(reply.is_permanent(), &reply.to_string());
@@ -80,14 +79,9 @@ impl Monitor {
         why: Arguments<'_>,
     ) {
         let activity = session.activity();
-        if let Some(more) = self.permit(what, activity) {
+        if let Some(more) = self.limiters.permit((what, activity)) {
             log::info!("{}: {what} {activity}{why}{more}", session.client_name());
         }
-    }
-
-    fn permit(&mut self, what: &'static str, activity: &'static str) -> Option<Suppressed> {
-        let new = || LogLimiter::new(MAX_LINES_PER_PERIOD, PERIOD);
-        self.limiters.entry((what, activity)).or_insert_with(new).permit(Instant::now())
     }
 
     /// Opens the status log again, if it was renamed.
