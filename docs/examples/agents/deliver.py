@@ -27,7 +27,7 @@ def main(channel, command):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end)
     say(b"#hungry")
-    for line in sys.stdin.buffer:
+    while line := next_line():
         # An empty line means "end"; a line without its end was cut short, and is not for us to guess.
         if line == b"\n" or not line.endswith(b"\n"):
             break
@@ -41,6 +41,17 @@ def main(channel, command):
         if ending:
             break
         say(b"#hungry")
+
+
+def next_line():
+    """Returns the next line from the scheduler, or nothing if the scheduler is gone.
+
+    A read fails with ECONNRESET if the scheduler exited before it read all that we wrote.
+    """
+    try:
+        return sys.stdin.buffer.readline()
+    except ConnectionResetError:
+        return b""
 
 
 def end(*_):

@@ -24,9 +24,9 @@ only = None  # the offsets that the present job is for, if not all
 def jobs(note=lambda *words: None):
     """Yields path and host of each job until the end; answers #idle. Notes the last input."""
     global only
-    for line in sys.stdin.buffer:
+    while line := next_line():
         if line == b"\n" or not line.endswith(b"\n"):
-            note("farewell", repr(line + sys.stdin.buffer.read()))
+            note("farewell", repr(line + b"".join(iter(next_line, b""))))
             return
         if line == b"#idle\n":
             note("idle")
@@ -36,6 +36,17 @@ def jobs(note=lambda *words: None):
         only = {int(offset) for offset in rest[0].split(b",")} if rest else None
         yield path.decode(), host.decode()
     note("farewell", "nothing")
+
+
+def next_line():
+    """Returns the next line, or nothing at the end of input.
+
+    Input ends with ECONNRESET if the scheduler exited before it read all that we wrote.
+    """
+    try:
+        return sys.stdin.buffer.readline()
+    except ConnectionResetError:
+        return b""
 
 
 def number(path):
