@@ -19,14 +19,14 @@ fn put(site: &Site, owner: u32, name: &str, recipients: &[&str], obsoletes: &[&s
     let lines: String = obsoletes.iter().map(|old| format!("x <{old}@x>\n")).collect();
     let text = control_file(name, recipients);
     let text = text.replacen("l <id@x>\n", &format!("l <{name}@x>\n{lines}"), 1);
-    site.put_file(name, text.as_bytes());
-    let message = site.path(&format!("postoffice/queue/{name}"));
-    chown(&message, Some(owner), None).expect("given away");
     // The file of a higher number is a later one.
     static HOURS_AGO: LazyLock<SystemTime> =
         LazyLock::new(|| SystemTime::now() - Duration::from_secs(10_000));
     let time = *HOURS_AGO + Duration::from_secs(name.parse().expect("a number"));
-    set_modified(&message, time);
+    site.put_prepared_file(name, text.as_bytes(), |message| {
+        chown(message, Some(owner), None).expect("given away");
+        set_modified(message, time);
+    });
 }
 
 fn set_modified(path: &Path, time: SystemTime) {

@@ -250,12 +250,18 @@ impl Site {
     ///
     /// The control file may be malformed.
     pub fn put_file(&self, name: &str, control: &[u8]) {
+        self.put_prepared_file(name, control, |_| {});
+    }
+
+    /// The same, with changes to the message file before the scheduler can see the message.
+    pub fn put_prepared_file(&self, name: &str, control: &[u8], prepare: impl FnOnce(&Path)) {
         let message = self.path(&format!("postoffice/queue/{name}"));
         let control_file = self.path(&format!("postoffice/transport/{name}"));
         for path in [&message, &control_file] {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         }
-        fs::write(message, "Subject: test\n\nThis is the body.\n").expect("a message file");
+        fs::write(&message, "Subject: test\n\nThis is the body.\n").expect("a message file");
+        prepare(&message);
         let hidden = control_file.with_file_name(".new");
         fs::write(&hidden, control).expect("a control file");
         fs::rename(hidden, control_file).expect("renamed");
