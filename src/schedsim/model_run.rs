@@ -135,7 +135,7 @@ mod tests {
         let ends = |destination: &str| {
             let found = statistics.destinations.iter();
             let found = found.filter(|(one, _)| one.to_string() == destination);
-            found.map(|(_, one)| (one.delays.len(), one.failed, one.queued)).collect::<Vec<_>>()
+            found.map(|(_, one)| (one.deliveries.len(), one.failed, one.queued)).collect::<Vec<_>>()
         };
         assert_eq!((ends("c/a.test"), ends("c/b.test")), (vec![(1, 0, 0)], vec![(0, 1, 0)]));
         assert_eq!((statistics.deferrals, statistics.jobs), (1, 4));

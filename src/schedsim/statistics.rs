@@ -56,10 +56,8 @@ pub(crate) struct DestinationResults {
     pub removed: u64,
     /// Recipients in the queue at the end.
     pub queued: u64,
-    /// Time from arrival to delivery of each delivered recipient, in milliseconds.
-    pub delays: Vec<u32>,
-    /// Number of `delays` at each sample, up to the last one before a delivery.
-    delivered_at_samples: Vec<usize>,
+    /// The delivered recipients.
+    pub deliveries: Vec<Delivery>,
     /// Maximum time by which a message was overtaken.
     ///
     /// That is how much later another message of the channel arrived that was fed to an agent
@@ -67,6 +65,15 @@ pub(crate) struct DestinationResults {
     pub overtaken: Duration,
     /// Jobs that agents have begun.
     pub jobs: Jobs,
+}
+
+/// A delivery to a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    /// Number of samples before it.
+    pub samples: u32,
+    /// Time from arrival to delivery, in milliseconds.
+    pub delay: u32,
 }
 
 /// Jobs of one destination.
@@ -95,16 +102,11 @@ pub(crate) struct Jobs {
 impl DestinationResults {
     /// Counts a delivery after this number of samples.
     fn deliver(&mut self, delay: Duration, samples: usize) {
-        self.delivered_at_samples.resize(samples, self.delays.len());
-        self.delays.push(delay.as_millis().try_into().unwrap_or(u32::MAX));
-    }
-
-    /// Delays of the deliveries between a sample and the one before it.
-    pub(crate) fn delays_until_sample(&self, index: usize) -> &[u32] {
-        let delivered = |index: usize| {
-            self.delivered_at_samples.get(index).copied().unwrap_or(self.delays.len())
-        };
-        &self.delays[index.checked_sub(1).map_or(0, delivered)..delivered(index)]
+        let limited = |count: u128| u32::try_from(count).unwrap_or(u32::MAX);
+        self.deliveries.push(Delivery {
+            samples: limited(samples as u128),
+            delay: limited(delay.as_millis()),
+        });
     }
 }
 
@@ -263,7 +265,7 @@ impl Sample {
             .filter_map(|thread| core.view().thread(*thread))
             .map(|thread| (thread.destination.clone(), thread.recipients, thread.agents.len()))
             .collect();
-        threads.sort();
+        threads.sort_unstable();
         Sample { time: now, agents: totals.agents, recipients: totals.recipients, threads }
     }
 }
@@ -368,19 +370,6 @@ mod tests {
     }
 
     #[test]
-    fn delays_belong_to_the_sample_after_the_delivery() {
-        let mut results = DestinationResults::default();
-        for (milliseconds, samples) in [(1, 1), (2, 1), (3, 4)] {
-            results.deliver(Duration::from_millis(milliseconds), samples);
-        }
-        let delays = (0..6).map(|index| results.delays_until_sample(index).to_vec());
-        let none: Vec<u32> = Vec::new();
-        let expected =
-            [none.clone(), vec![1, 2], none.clone(), none.clone(), vec![3], none.clone()];
-        assert_eq!(delays.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
     fn recipient_deleted_by_operator_is_not_delivered() {
         let mut statistics = Statistics::default();
         let at = SimTime { now: Timestamp::default(), wall: Timestamp::default(), step: 1 };
@@ -395,6 +384,6 @@ mod tests {
             statistics.action_taken(at, &Action::Statistics(end));
         }
         let results = &statistics.destinations[&destination];
-        assert_eq!((results.removed, results.delays.len()), (2, 1));
+        assert_eq!((results.removed, results.deliveries.len()), (2, 1));
     }
 }

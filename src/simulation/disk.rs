@@ -85,6 +85,8 @@ pub struct Disk {
     pub(crate) duplicates: Vec<(u64, u32)>,
     /// Parsed control files, whose tags may be out of date.
     pub(crate) parsed: ParsedFiles,
+    /// True if a read since this was last cleared found recipients to add to the control file.
+    pub(crate) has_advanced: bool,
     random: fastrand::Rng,
 }
 
@@ -425,6 +427,7 @@ impl Disk {
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
         load::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)?;
         if alternatives::must_advance(&file) {
+            self.has_advanced = true;
             let open = OpenFile { file: on_disk.clone(), steps: &steps };
             if let Some(text) = alternatives::advance(&open, &file)? {
                 file = control_file::parse(text)?;
@@ -435,6 +438,7 @@ impl Disk {
         }
         let mut arrival = Arrival::new(name.clone(), &file, received, files.changed);
         portion.into_iter().for_each(|portion| arrival.cut(portion));
+        self.parsed.add_small(serial, file);
         Ok(arrival)
     }
 
@@ -565,6 +569,7 @@ impl Disk {
             return self.move_aside(name);
         }
         self.messages.remove(&name.number());
+        self.parsed.remove(&file);
         Ok(Departure::Removed(file))
     }
 

@@ -1,46 +1,81 @@
 //! Cache of parsed control files, for all agents and the writer.
 //!
-//! Otherwise each would parse a large file again. One parse is enough, since only tags change in
-//! it, and lines at the end, of which only added recipients are read.
+//! Otherwise each would parse a file again. One parse is enough, since only tags change in it, and
+//! lines at the end, of which only added recipients are read.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::rc::Rc;
-use zsched_format::control_file::{self, ControlFileError};
+use zsched_format::control_file::{self, ControlFile, ControlFileError};
 use zsched_format::job_recipients::IndexedControlFile;
 use zsched_spool::memory_file::MemoryFile;
 
-/// Maximum number of large files in the cache.
-const MAX_CACHED_FILES: usize = 16;
+/// Maximum size of the texts in a generation, in bytes, without its last one.
+const MAX_GENERATION_SIZE: usize = 64 * 1024 * 1024;
 
-/// The large files that were used last.
+/// The files that were used recently.
+///
+/// When the recent generation is full, the files that are only in the earlier one are dropped.
 #[derive(Default)]
 pub(crate) struct ParsedFiles {
-    /// By serial number, the most recently used one in front.
-    latest: VecDeque<(u64, Rc<IndexedControlFile>)>,
+    recent: HashMap<u64, Rc<IndexedControlFile>>,
+    earlier: HashMap<u64, Rc<IndexedControlFile>>,
+    /// Size of the texts in `recent`, in bytes.
+    recent_size: usize,
 }
 
 impl ParsedFiles {
-    /// The parsed contents of a file.
+    /// The parsed contents of a file. Its tags may be out of date.
     pub(crate) fn get(
         &mut self,
         file: &MemoryFile,
     ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
-        let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
-        if let Some(found) = at.and_then(|at| self.latest.remove(at))
-            && !control_file::has_appended_recipients(&file.text()[found.1.control.text.len()..])
-        {
-            let parsed = found.1.clone();
-            self.latest.push_front(found);
-            return Ok(parsed);
+        let serial = file.serial();
+        let is_current = |parsed: &&Rc<IndexedControlFile>| {
+            let appended = &file.text()[parsed.control.text.len()..];
+            !control_file::has_appended_recipients(appended)
+        };
+        if let Some(found) = self.recent.get(&serial).filter(is_current) {
+            return Ok(found.clone());
+        }
+        if let Some(found) = self.earlier.remove(&serial).filter(|found| is_current(&found)) {
+            self.insert(serial, found.clone());
+            return Ok(found);
         }
         let parsed = IndexedControlFile::new(control_file::parse(file.text().clone())?);
-        if !parsed.is_worth_keeping() {
-            return Ok(Rc::new(parsed));
-        }
-        let parsed = Rc::new(parsed.with_index());
-        self.latest.truncate(MAX_CACHED_FILES - 1);
-        self.latest.push_front((file.serial(), parsed.clone()));
+        let is_large = parsed.is_worth_keeping();
+        let parsed = Rc::new(if is_large { parsed.with_index() } else { parsed });
+        self.insert(serial, parsed.clone());
         Ok(parsed)
+    }
+
+    /// Adds the contents of a file that was parsed elsewhere.
+    ///
+    /// A large file is not added: its portions are read one by one, and each time it would be
+    /// indexed.
+    pub(crate) fn add_small(&mut self, serial: u64, control: ControlFile) {
+        let parsed = IndexedControlFile::new(control);
+        if !parsed.is_worth_keeping() {
+            self.insert(serial, Rc::new(parsed));
+        }
+    }
+
+    /// Drops a file that has left the spool.
+    pub(crate) fn remove(&mut self, file: &MemoryFile) {
+        self.earlier.remove(&file.serial());
+        if let Some(removed) = self.recent.remove(&file.serial()) {
+            self.recent_size -= removed.control.text.len();
+        }
+    }
+
+    fn insert(&mut self, serial: u64, parsed: Rc<IndexedControlFile>) {
+        if self.recent_size >= MAX_GENERATION_SIZE {
+            self.earlier = std::mem::take(&mut self.recent);
+            self.recent_size = 0;
+        }
+        self.recent_size += parsed.control.text.len();
+        if let Some(replaced) = self.recent.insert(serial, parsed) {
+            self.recent_size -= replaced.control.text.len();
+        }
     }
 }
 
@@ -56,21 +91,41 @@ mod tests {
     }
 
     #[test]
-    fn a_large_file_is_parsed_once() {
+    fn file_is_parsed_once() {
         let mut files = ParsedFiles::default();
-        let large = file(1, 1000);
-        let parsed = files.get(&large).expect("a good file");
-        assert!(Rc::ptr_eq(&parsed, &files.get(&large).expect("a good file")));
+        for file in [file(1, 1), file(2, 1000)] {
+            let parsed = files.get(&file).expect("a good file");
+            assert!(Rc::ptr_eq(&parsed, &files.get(&file).expect("a good file")));
+        }
     }
 
     #[test]
-    fn cached_files_are_limited() {
+    fn appended_recipient_is_seen() {
         let mut files = ParsedFiles::default();
-        for serial in 0..100 {
-            files.get(&file(serial, 1000)).expect("a good file");
-            files.get(&file(1000 + serial, 3)).expect("a good file");
+        let file = file(1, 1);
+        files.get(&file).expect("a good file");
+        let added = "s local - x 0\nr           smtp h.x other@h.x 0\nm\n\n";
+        file.append(format!("{added}A {}\n", added.len()).as_bytes());
+        assert_eq!(files.get(&file).expect("a good file").control.recipients.len(), 2);
+    }
+
+    #[test]
+    fn cache_is_bounded_and_keeps_files_in_use() {
+        let mut files = ParsedFiles::default();
+        let used = file(0, 1);
+        let first = files.get(&used).expect("a good file");
+        let recipients = MAX_GENERATION_SIZE / 32 / 10;
+        for serial in 1..=25 {
+            files.get(&file(serial, recipients)).expect("a good file");
+            assert!(Rc::ptr_eq(&first, &files.get(&used).expect("a good file")));
         }
-        assert_eq!(files.latest.len(), MAX_CACHED_FILES);
-        assert!(files.latest.iter().all(|(serial, _)| (84..100).contains(serial)));
+        let size: usize = files
+            .recent
+            .values()
+            .chain(files.earlier.values())
+            .map(|parsed| parsed.control.text.len())
+            .sum();
+        assert!(size < MAX_GENERATION_SIZE * 5 / 2, "{size}");
+        assert!(!files.recent.contains_key(&1) && !files.earlier.contains_key(&1));
     }
 }

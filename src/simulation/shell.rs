@@ -321,8 +321,7 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     pub(super) fn read(&mut self, name: SpoolName, how: ReadMode) {
-        let has_added = self.disk.adds_recipients(&name);
-        if self.kill_while_finishing && has_added {
+        if self.kill_while_finishing && self.disk.adds_recipients(&name) {
             let last_step = self.random.u32(0..8);
             self.disk.load_partially(&name, last_step);
             return self.kill_while(false);
@@ -332,7 +331,8 @@ impl<O: SimulationObserver> Simulation<O> {
             ReadMode::Again(portion) => self.disk.reload(&name, portion),
         };
         self.report_duplicates();
-        if has_added && matches!(found, LoadResult::Arrival(_)) && self.random.bool() {
+        let has_advanced = std::mem::take(&mut self.disk.has_advanced);
+        if has_advanced && matches!(found, LoadResult::Arrival(_)) && self.random.bool() {
             // An agent of a former scheduler may lock what was added before it is read.
             return self.request(name, how);
         }

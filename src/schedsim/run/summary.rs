@@ -191,16 +191,22 @@ fn distinct(mail: &[Mail]) -> impl Iterator<Item = &Mail> {
 /// `of_sample` returns its recipients and agents.
 fn over_time<'d>(
     of: &Statistics,
-    results: impl Iterator<Item = &'d DestinationResults> + Clone,
+    results: impl Iterator<Item = &'d DestinationResults>,
     of_sample: impl Fn(&Sample) -> (u64, usize),
 ) -> Vec<Point> {
-    let point = |(index, sample): (usize, &Sample)| {
+    let mut delays = vec![Vec::new(); of.samples.len()];
+    for delivery in results.flat_map(|results| &results.deliveries) {
+        // What was delivered after the last sample has no point.
+        if let Some(until_sample) = delays.get_mut(delivery.samples as usize) {
+            until_sample.push(delivery.delay);
+        }
+    }
+    let point = |(sample, delays): (&Sample, Vec<u32>)| {
         let (queued, agents) = of_sample(sample);
-        let delays = results.clone().flat_map(|results| results.delays_until_sample(index));
-        let delay = Delay::new(delays.copied().collect());
-        Point { time: sample.time.since(of.start).as_secs_f64(), queued, agents, delay }
+        let time = sample.time.since(of.start).as_secs_f64();
+        Point { time, queued, agents, delay: Delay::new(delays) }
     };
-    of.samples.iter().enumerate().map(point).collect()
+    of.samples.iter().zip(delays).map(point).collect()
 }
 
 impl Totals {
@@ -231,15 +237,15 @@ impl RecipientResults {
     ) -> RecipientResults {
         let sum =
             |count: fn(&DestinationResults) -> u64| destinations.clone().map(count).sum::<u64>();
-        let delays = destinations.clone().flat_map(|results| &results.delays).copied();
+        let deliveries = destinations.clone().flat_map(|results| &results.deliveries);
         RecipientResults {
             recipients: sum(|results| results.recipients),
-            delivered: sum(|results| results.delays.len() as u64),
+            delivered: sum(|results| results.deliveries.len() as u64),
             failed: sum(|results| results.failed),
             expired: sum(|results| results.expired),
             removed: sum(|results| results.removed),
             queued: sum(|results| results.queued),
-            delay: Delay::new(delays.collect()),
+            delay: Delay::new(deliveries.map(|delivery| delivery.delay).collect()),
         }
     }
 }
@@ -254,10 +260,11 @@ impl MailResults {
             to.channel() == mail.channel.as_bytes() && fits
         };
         let found = of.destinations.iter().filter(has_host).map(|(_, results)| results);
-        let overtaken = found.clone().map(|results| results.overtaken).max();
+        let found: Vec<&DestinationResults> = found.collect();
+        let overtaken = found.iter().map(|results| results.overtaken).max();
         MailResults {
             destinations: format!("{}/{}", mail.channel, mail.host),
-            results: RecipientResults::new(found),
+            results: RecipientResults::new(found.into_iter()),
             overtaken: overtaken.unwrap_or_default().as_secs_f64(),
         }
     }
@@ -307,6 +314,26 @@ pub(super) fn json(summaries: &[Summary]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Delivery;
+
+    #[test]
+    fn delays_belong_to_the_sample_after_the_delivery() {
+        let sample = |second| Sample {
+            time: Timestamp::from_seconds(second),
+            agents: 0,
+            recipients: 0,
+            threads: Vec::new(),
+        };
+        let mut statistics = Statistics::new(Timestamp::EPOCH);
+        statistics.samples.extend((1..=4).map(sample));
+        let delivery = |(samples, delay)| Delivery { samples, delay };
+        let deliveries = [(1, 1000), (1, 2000), (3, 3000), (4, 4000)].map(delivery);
+        let mut results = DestinationResults::default();
+        results.deliveries.extend(deliveries);
+        let points = over_time(&statistics, std::iter::once(&results), |_| (0, 0));
+        let longest = points.iter().map(|point| point.delay.map(|delay| delay.longest));
+        assert_eq!(longest.collect::<Vec<_>>(), [None, Some(2.0), None, Some(3.0)]);
+    }
 
     #[test]
     fn percentiles_use_sorted_delays() {
