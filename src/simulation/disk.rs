@@ -85,7 +85,9 @@ pub struct Disk {
     pub(crate) duplicates: Vec<(u64, u32)>,
     /// Parsed control files, whose tags may be out of date.
     pub(crate) parsed: ParsedFiles,
-    /// True if a read since this was last cleared found recipients to add to the control file.
+    /// True if a read found recipients to add to the control file.
+    ///
+    /// The caller clears it.
     pub(crate) has_advanced: bool,
     random: fastrand::Rng,
 }

@@ -33,8 +33,9 @@ impl Scheduler {
 
     /// Ends a vertex that no agent has if it has expired, else watches its age.
     ///
-    /// A check of its whole thread would take too long if the thread is large. `count` is the number
-    /// of vertices before it in this event: of very many, the rest expires in the next turns.
+    /// A check of its whole thread would take too long if the thread is large. `count` is the
+    /// number of vertices before it in this event: of very many, the rest expires in the next
+    /// turns.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId, count: usize) {
         let may_expire = self.queue.may_expire(vertex);
         if may_expire && count < self.cx.settings.step() && self.has_expired(vertex) {

@@ -155,7 +155,7 @@ fn message_stays_while_another_agent_has_its_alternative() {
     assert_eq!(world.removed(), ["1"]);
 }
 
-/// An agent with a job for the same host finds the alternative before the scheduler has read it.
+/// An agent finds an alternative for its host before the scheduler has read it.
 #[test]
 fn report_on_alternative_that_is_not_read_yet_counts() {
     let mut world = World::new(ONE);
