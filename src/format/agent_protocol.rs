@@ -13,6 +13,7 @@
 //! ```
 
 use crate::control_file::Tag;
+use std::io::Write;
 use std::str::FromStr;
 
 /// The line that requests work, without its line end.
@@ -258,7 +259,8 @@ impl<'a> RecipientReport<'a> {
     /// Line ends and TABs inside fields, which would break the line, are replaced by CR and blank.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let one_line = |byte: u8| if byte == b'\n' { b'\r' } else { byte };
-        out.extend_from_slice(format!("{}/{}\t", self.number, self.offset).as_bytes());
+        // A write to memory cannot fail.
+        write!(out, "{}/{}\t", self.number, self.offset).ok();
         let notary = self.notary.iter().map(|&byte| if byte == b'\t' { b' ' } else { byte });
         out.extend(notary.map(one_line));
         out.push(b'\t');

@@ -36,6 +36,16 @@ impl Quad {
 /// It ends at a blank that is neither inside double quotes nor after a backslash. An open quote
 /// ends with the line.
 fn word_len(text: &[u8]) -> usize {
+    let is_plain = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'"' | b'\\');
+    let plain = text.iter().position(|byte| !is_plain(byte)).unwrap_or(text.len());
+    match text.get(plain) {
+        Some(b'"' | b'\\') => plain + quoted_len(&text[plain..]),
+        _ => plain,
+    }
+}
+
+/// Length of the rest of a word that begins with a quote or a backslash.
+fn quoted_len(text: &[u8]) -> usize {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let ends = |byte: &u8| {
         let was_escaped = std::mem::take(&mut is_escaped);
