@@ -186,6 +186,7 @@ impl Agent {
     ) {
         let replies = ReplyWriter::new(&self.program, replies);
         let (spool, scope, stop) = (&self.spool, &self.scope, &self.stop);
-        Session { commands, replies, spool, scope, stop, kept: None }.run(on_idle, work);
+        let pid = std::process::id();
+        Session { commands, replies, spool, scope, stop, pid, kept: None }.run(on_idle, work);
     }
 }

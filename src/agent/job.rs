@@ -27,6 +27,8 @@ pub struct Job<'a> {
     pub(crate) replies: &'a mut ReplyWriter<dyn Write + 'a>,
     pub(crate) spool: &'a Spool,
     pub(crate) stop: &'a StopFlag,
+    /// The pid of this process, for the locks.
+    pub(crate) pid: u32,
     pub(crate) file: JobFile,
     /// The recipients without an outcome, in file order.
     pub(crate) pending: Vec<Recipient>,
@@ -129,7 +131,7 @@ impl Job<'_> {
 
     /// Changes a tag if it was `was`, and returns true then.
     fn change_tag(&self, recipient: &Recipient, was: Tag, new: Tag) -> io::Result<bool> {
-        mark::change_tag(&self.file.file, recipient.offset, was, new, std::process::id())
+        mark::change_tag(&self.file.file, recipient.offset, was, new, self.pid)
     }
 
     /// Opens the message file.
@@ -216,7 +218,7 @@ impl Job<'_> {
                 }
                 Err(error) => {
                     let outcome = Outcome::system_error("cannot lock the recipient", &error);
-                    self.finish_recipient(&recipient, Tag::Pending, outcome);
+                    self.finish_recipient(&recipient, Tag::Pending, outcome, false);
                     continue;
                 }
             }
@@ -224,7 +226,10 @@ impl Job<'_> {
                 if self.is_moot(&outcome) { Err(Halt(HaltCause::Stopped)) } else { Ok(outcome) }
             });
             match result {
-                Ok(outcome) => self.finish_recipient(&recipient, Tag::Locked, outcome),
+                Ok(outcome) => {
+                    let is_last = self.pending.is_empty();
+                    self.finish_recipient(&recipient, Tag::Locked, outcome, is_last);
+                }
                 Err(halt) => {
                     if !self.locked {
                         self.unlock(&recipient);
@@ -264,7 +269,7 @@ impl Job<'_> {
         if let Ok(index) = self.pending.binary_search_by_key(&offset, |recipient| recipient.offset)
         {
             let recipient = self.pending.remove(index);
-            self.finish_recipient(&recipient, Tag::Locked, outcome);
+            self.finish_recipient(&recipient, Tag::Locked, outcome, false);
         }
         Ok(())
     }
@@ -302,7 +307,7 @@ impl Job<'_> {
         if self.note_together(&decided).is_err() {
             // Conclude one recipient at a time, so that each gets the best outcome still possible.
             for (recipient, outcome) in decided {
-                self.finish_recipient(&recipient, self.tag_of_pending(), outcome);
+                self.finish_recipient(&recipient, self.tag_of_pending(), outcome, false);
             }
             return;
         }
@@ -363,7 +368,7 @@ impl Job<'_> {
 
     fn finish_all(&mut self, outcome: &Outcome) {
         while let Some(recipient) = self.pending.pop() {
-            self.finish_recipient(&recipient, self.tag_of_pending(), outcome.clone());
+            self.finish_recipient(&recipient, self.tag_of_pending(), outcome.clone(), false);
         }
     }
 
@@ -373,12 +378,21 @@ impl Job<'_> {
 
     /// Makes an outcome known in a safe order: `d` line, report, tag.
     ///
-    /// `was` is the present tag of the recipient.
-    fn finish_recipient(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {
+    /// The report of the last recipient comes after its tag, with the request for the next job: one
+    /// write wakes the scheduler once. `was` is the present tag of the recipient.
+    fn finish_recipient(
+        &mut self,
+        recipient: &Recipient,
+        was: Tag,
+        outcome: Outcome,
+        is_last: bool,
+    ) {
         let (outcome, note) = self.note(recipient, outcome);
         self.write_verbose(recipient, &outcome);
         self.file.report(recipient, &outcome, note, self.replies);
-        self.replies.flush();
+        if !is_last {
+            self.replies.flush();
+        }
         let tag = outcome.verdict().tag();
         if was != tag {
             let changed = self.change_tag(recipient, was, tag);

@@ -178,8 +178,7 @@ impl JobFile {
 
 /// Opens the file for changes in place, and reads all of it.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
-    let file = sys::open_regular(File::options().read(true).write(true), path)?;
-    let size = file.metadata()?.len();
+    let (file, size) = sys::open_regular_sized(File::options().read(true).write(true), path)?;
     let text = control_file::read_all(&file, size)?;
     Ok((file, text))
 }

@@ -26,6 +26,8 @@ pub(crate) struct Session<'a, R, W> {
     pub(crate) spool: &'a Spool,
     pub(crate) scope: &'a Scope,
     pub(crate) stop: &'a StopFlag,
+    /// The pid of this process.
+    pub(crate) pid: u32,
     /// The large control file of the last job.
     ///
     /// The next job is often for the same one.
@@ -91,9 +93,9 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
             self.replies.resync(path);
             return Continue(());
         }
-        let (replies, spool, stop) = (&mut self.replies, self.spool, self.stop);
-        let mut job =
-            Job { replies, spool, stop, file, pending, locked: false, began: Instant::now() };
+        let (spool, stop, pid) = (self.spool, self.stop, self.pid);
+        let (replies, began) = (&mut self.replies, Instant::now());
+        let mut job = Job { replies, spool, stop, pid, file, pending, locked: false, began };
         let mut result = work(&mut job);
         if let Err(Halt(HaltCause::ReportRest(outcome))) = result {
             result = job.report_rest(&outcome);

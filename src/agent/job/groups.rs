@@ -79,11 +79,13 @@ impl Job<'_> {
             }
         };
         let mut moot = Vec::new();
+        let mut left = self.pending.len() + group.len();
         for recipient in group {
+            left -= 1;
             let outcome = outcomes.next().unwrap_or_else(Outcome::forgotten);
             match self.is_moot(&outcome) {
                 true => moot.push(recipient),
-                false => self.finish_recipient(&recipient, Tag::Locked, outcome),
+                false => self.finish_recipient(&recipient, Tag::Locked, outcome, left == 0),
             }
         }
         match moot.is_empty() {
@@ -142,7 +144,7 @@ impl Job<'_> {
                 Ok(false) => {}
                 Err(error) => {
                     let outcome = Outcome::system_error("cannot lock the recipient", &error);
-                    self.finish_recipient(&recipient, Tag::Pending, outcome);
+                    self.finish_recipient(&recipient, Tag::Pending, outcome, false);
                 }
             }
         }
