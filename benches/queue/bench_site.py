@@ -147,11 +147,12 @@ class Scheduler:
     def processor_seconds(self):
         """Processor time of the scheduler, that of its worker for the log, and that of its agents."""
         own = pathlib.Path(f"/proc/{self.process.pid}")
-        log = sum(
-            run_seconds(task)
-            for task in (own / "task").iterdir()
-            if (task / "comm").read_text().strip() == "log"
-        )
+        log = 0
+        for task in (own / "task").iterdir():
+            # A worker may end meanwhile.
+            with contextlib.suppress(OSError):
+                if (task / "comm").read_text().strip() == "log":
+                    log += run_seconds(task)
         agents = 0
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):

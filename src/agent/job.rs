@@ -134,6 +134,11 @@ impl Job<'_> {
         mark::change_tag(&self.file.file, recipient.offset, was, new, self.pid)
     }
 
+    /// Writes a tag, whatever it was. Returns true.
+    fn set_tag(&self, recipient: &Recipient, tag: Tag) -> io::Result<bool> {
+        mark::set_tag(&self.file.file, recipient.offset, tag).map(|()| true)
+    }
+
     /// Opens the message file.
     ///
     /// # Errors
@@ -315,8 +320,8 @@ impl Job<'_> {
             self.write_verbose(recipient, outcome);
             let tag = outcome.verdict().tag();
             if self.locked || tag != Tag::Pending {
-                let written = mark::set_tag(&self.file.file, recipient.offset, tag);
-                self.warn_of_tag(written.map(|()| true));
+                let written = self.set_tag(recipient, tag);
+                self.warn_of_tag(written);
             }
         }
         for (recipient, outcome) in &decided {
@@ -393,11 +398,13 @@ impl Job<'_> {
         if !is_last {
             self.replies.flush();
         }
-        let tag = outcome.verdict().tag();
-        if was != tag {
-            let changed = self.change_tag(recipient, was, tag);
-            self.warn_of_tag(changed);
-        }
+        let changed = match (was, outcome.verdict().tag()) {
+            (was, tag) if was == tag => Ok(true),
+            // Whatever another process made of the lock: what is done must not be done again.
+            (Tag::Locked, tag @ (Tag::Done | Tag::Failed)) => self.set_tag(recipient, tag),
+            (was, tag) => self.change_tag(recipient, was, tag),
+        };
+        self.warn_of_tag(changed);
         recipient_log::add(self.spool, &self.file, recipient, &outcome, self.began);
     }
 
