@@ -261,6 +261,12 @@ impl Intake {
     /// Records that the reader has finished a file.
     pub fn finish_read(&mut self, number: u64) {
         self.recipients_being_read -= self.reading.remove(&number).unwrap_or_default() as usize;
+        // After a full spool has been read, few files are read at a time.
+        if self.reading.capacity() > MAX_READING_OF_REPORTED
+            && self.reading.len() < self.reading.capacity() / 8
+        {
+            self.reading.shrink_to(2 * self.reading.len());
+        }
     }
 
     /// Schedules a file locked by a living process for later. Returns true if that is new.
@@ -449,6 +455,17 @@ mod tests {
         intake.finish_read(1);
         assert_eq!(intake.found(&name(1), NumberState::Queued), ReadDecision::Known);
         assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
+    }
+
+    #[test]
+    fn memory_of_full_spool_is_freed_after_reading() {
+        let mut intake = intake();
+        let files = 8 * MAX_READING_OF_REPORTED as u64;
+        for number in 1..=files {
+            assert_eq!(intake.found(&name(number), NumberState::Unknown), ReadDecision::Read);
+        }
+        (1..=files).for_each(|number| intake.finish_read(number));
+        assert!(intake.reading.capacity() <= 2 * MAX_READING_OF_REPORTED);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Span, Tag, mark};
 use zsched_format::time::Timestamp;
@@ -15,8 +16,17 @@ use zsched_spool::{OpenSpool, SpoolName};
 
 /// Maximum size of all facts, in bytes. Those of the last message are always kept.
 const MAX_SIZE: usize = 4 << 20;
+/// Size up to which the reader adds facts without dropping others, in bytes.
+const MAX_FILLED_SIZE: usize = MAX_SIZE - MAX_SIZE / 16;
+/// Age below which facts are not dropped for those that the reader adds.
+///
+/// Most facts of new mail are used within this time. If the reader dropped them, none of those of a
+/// full spool would be used: it reads faster than the scheduler delivers.
+const MIN_AGE: Duration = Duration::from_secs(5);
 /// Maximum number of recipients of a message that the reader adds.
 const MAX_ADDED_RECIPIENTS: usize = 16;
+/// Size of the Message-ID and the addresses of most messages, in bytes.
+const USUAL_TEXT_SIZE: usize = 128;
 /// Maximum number of appended bytes read at a time.
 const MAX_APPENDED_READ: u64 = 1 << 20;
 
@@ -30,9 +40,9 @@ impl SharedFacts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was read of a new message, unless it has many recipients.
+    /// Adds what was read of a new message, unless it has many recipients or there is no room.
     pub(super) fn add(&self, name: &SpoolName, modified: Timestamp, file: &ControlFile) {
-        if file.recipients.len() <= MAX_ADDED_RECIPIENTS {
+        if file.recipients.len() <= MAX_ADDED_RECIPIENTS && self.lock().has_room() {
             let facts = MessageFacts::new(name.clone(), modified, file);
             self.lock().insert(facts);
         }
@@ -55,6 +65,7 @@ pub(super) struct FactsCache {
 pub(super) struct MessageFacts {
     name: SpoolName,
     modified: Timestamp,
+    added: Instant,
     /// Message-ID and addresses.
     text: Box<[u8]>,
     message_id: Option<Span>,
@@ -75,6 +86,13 @@ struct RecipientFacts {
 }
 
 impl FactsCache {
+    /// Returns true if there is room for facts that may not be used soon.
+    fn has_room(&self) -> bool {
+        let oldest = self.order.first_key_value().and_then(|(_, number)| self.messages.get(number));
+        self.size < MAX_FILLED_SIZE
+            || oldest.is_none_or(|(_, facts)| facts.added.elapsed() >= MIN_AGE)
+    }
+
     /// Facts about a message that came in at `modified`; `None` if its control file cannot be used.
     ///
     /// They have the recipient at an offset, unless that was appended to a file that is gone.
@@ -122,7 +140,7 @@ impl FactsCache {
 
 impl MessageFacts {
     fn new(name: SpoolName, modified: Timestamp, file: &ControlFile) -> MessageFacts {
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(USUAL_TEXT_SIZE);
         let message_id = control_file::message_id(file);
         let message_id = message_id.map(|id| append(&mut text, id.as_bytes()));
         // Recipients of one sender follow each other.
@@ -143,8 +161,8 @@ impl MessageFacts {
         let recipients = file.recipients.iter().map(&mut of_recipient).collect();
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
         let text = text.into_boxed_slice();
-        let notes = HashMap::new();
-        MessageFacts { name, modified, text, message_id, recipients, seen, notes }
+        let (added, notes) = (Instant::now(), HashMap::new());
+        MessageFacts { name, modified, added, text, message_id, recipients, seen, notes }
     }
 
     /// Memory that they take, in bytes, with their entries in the cache.
@@ -297,6 +315,21 @@ mod tests {
         (1..count + 10).for_each(|number| drop(place.cache.remove(number)));
         let FactsCache { messages, order, size, .. } = &place.cache;
         assert!(messages.is_empty() && order.is_empty() && *size == 0);
+    }
+
+    #[test]
+    fn reader_does_not_push_out_new_facts() {
+        let shared = SharedFacts::default();
+        let file = control_file::parse(control_file(1).into_bytes()).expect("a control file");
+        let add = |number| shared.add(&name(number), Timestamp::EPOCH, &file);
+        let has = |number| shared.lock().messages.contains_key(&number);
+        (0..100_000).for_each(add);
+        assert!(has(0) && !has(99_999));
+        for (_, facts) in shared.lock().messages.values_mut() {
+            facts.added -= MIN_AGE;
+        }
+        add(99_999);
+        assert!(has(99_999) && shared.lock().size <= MAX_SIZE);
     }
 
     #[test]
