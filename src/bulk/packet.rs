@@ -26,7 +26,7 @@ use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Rec
 use zsched_format::control_file::{self, Tag};
 use zsched_format::merge::{MergeFields, MergeReader};
 use zsched_format::time::Timestamp;
-use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::scan::scan;
 use zsched_spool::submit::Submitter;
 use zsched_spool::sync::{sync_together, write_out_together};
 use zsched_spool::temp_file::TempFile;
@@ -386,9 +386,9 @@ fn for_each_name(
     mut each: impl FnMut(&SpoolName) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut outcome = Ok(());
-    let end = scan(spool, ScanLimits::NONE, |names| {
+    let end = scan(spool, |names| {
         outcome = names.iter().try_for_each(&mut each);
-        outcome.is_ok().then_some(0)
+        outcome.is_ok()
     });
     outcome.and(end.errors.into_iter().next().map_or(Ok(()), Err))
 }

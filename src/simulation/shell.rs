@@ -301,7 +301,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 new.push((self.disk.changed(name.number()), name));
             }
         }
-        shell.intake.end_scan(wall, false);
+        shell.intake.end_scan(wall);
         new.sort_by_key(|(changed, name)| (*changed, name.number()));
         for (_, name) in new {
             self.request(name, ReadMode::New(None));

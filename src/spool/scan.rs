@@ -4,31 +4,11 @@ use super::{HashFolder, Spool, SpoolName};
 use std::fs::{self, ReadDir};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, Instant};
 use zsched_format::printable;
-
-/// Limits of one scan (`-E`).
-#[derive(Clone, Copy, Debug)]
-pub struct ScanLimits {
-    /// Maximum number of new names in a folder. If it is exceeded, the scan leaves the folder.
-    pub new_names: usize,
-    /// Maximum time spent on new names.
-    ///
-    /// The time spent on known names does not count. Otherwise a scan could find nothing but known
-    /// names each time.
-    pub time: Duration,
-}
-
-impl ScanLimits {
-    /// No limits: find all files.
-    pub const NONE: ScanLimits = ScanLimits { new_names: usize::MAX, time: Duration::MAX };
-}
 
 /// The result of a scan.
 #[derive(Debug, Default)]
 pub struct ScanEnd {
-    /// True if a limit was reached, so there may be more files.
-    pub truncated: bool,
     /// Folders that could not be read.
     pub errors: Vec<io::Error>,
     /// Invalid paths that resemble a control file or folder.
@@ -45,15 +25,9 @@ const MAX_NAMES_PER_BATCH: usize = 1000;
 
 /// Lists the control files below `transport/`, folder by folder.
 ///
-/// `portion` is called with some names at a time. It returns how many of them were new, or `None`
-/// to end the scan.
-pub fn scan(
-    spool: &Spool,
-    limits: ScanLimits,
-    mut portion: impl FnMut(Vec<SpoolName>) -> Option<usize>,
-) -> ScanEnd {
+/// `portion` is called with some names at a time. It returns false to end the scan.
+pub fn scan(spool: &Spool, mut portion: impl FnMut(Vec<SpoolName>) -> bool) -> ScanEnd {
     let mut end = ScanEnd::default();
-    let mut spent = Duration::ZERO;
     let mut folders = vec![HashFolder::TOP];
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(spool.transport().join(folder.to_string())) {
@@ -64,28 +38,16 @@ pub fn scan(
             }
         };
         let mut entries = Entries { entries, folder, below: Vec::new(), end: &mut end };
-        let mut new_names = 0;
         loop {
-            let started = Instant::now();
             let names: Vec<SpoolName> = entries.by_ref().take(MAX_NAMES_PER_BATCH).collect();
             if names.is_empty() {
                 break;
             }
-            match portion(names) {
-                Some(0) => continue,
-                Some(new) => new_names += new,
-                None => return end,
-            }
-            spent = spent.saturating_add(started.elapsed());
-            if new_names > limits.new_names || spent > limits.time {
-                entries.end.truncated = true;
-                break;
+            if !portion(names) {
+                return end;
             }
         }
         folders.append(&mut entries.below);
-        if spent > limits.time {
-            return end;
-        }
     }
     end
 }
@@ -161,15 +123,15 @@ mod tests {
         (folder, spool)
     }
 
-    fn found(spool: &Spool, limits: ScanLimits) -> (Vec<String>, bool) {
+    fn found(spool: &Spool) -> Vec<String> {
         let mut all = Vec::new();
-        let end = scan(spool, limits, |names| {
+        let end = scan(spool, |names| {
             all.extend(names.iter().map(SpoolName::path));
-            Some(names.len())
+            true
         });
         assert!(end.errors.is_empty(), "{:?}", end.errors);
         all.sort();
-        (all, end.truncated)
+        all
     }
 
     #[test]
@@ -178,9 +140,7 @@ mod tests {
             ["4711", "F/4712", "Z/F/4713", ".4714", "x4715", "A/B/C/4716", "a/4717", "AB/1"];
         let (_folder, spool) = spool_with(&files);
         std::os::unix::fs::symlink("F", spool.transport().join("G")).expect("a link");
-        let (names, truncated) = found(&spool, ScanLimits::NONE);
-        assert_eq!(names, ["4711", "F/4712", "Z/F/4713"]);
-        assert!(!truncated);
+        assert_eq!(found(&spool), ["4711", "F/4712", "Z/F/4713"]);
     }
 
     #[test]
@@ -188,50 +148,33 @@ mod tests {
         let long = format!("1{}", "x".repeat(48));
         let files = ["4711", "47 11", "99999999999999999999", &long, "A/B/C/4716", ".12", "x12"];
         let (_folder, spool) = spool_with(&files);
-        let mut end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        let mut end = scan(&spool, |_| true);
         end.invalid_names.sort();
         assert_eq!(end.invalid_names, [&long, "47 11", "99999999999999999999", "A/B/C"]);
         for number in 0..2 * MAX_INVALID_NAMES {
             fs::write(spool.transport().join(format!("{number}\n")), "").expect("a file");
         }
-        let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        let end = scan(&spool, |_| true);
         assert_eq!(end.invalid_names.len(), MAX_INVALID_NAMES);
     }
 
     #[test]
-    fn scan_stops_at_limit() {
+    fn scan_ends_when_told() {
         let files: Vec<String> = (1..=2500).map(|number| number.to_string()).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let (_folder, spool) = spool_with(&files);
-        let limits = ScanLimits { new_names: 1500, ..ScanLimits::NONE };
-        let (names, truncated) = found(&spool, limits);
-        assert!(truncated);
-        assert_eq!(names.len(), 2000);
-    }
-
-    #[test]
-    fn scan_time_limit_excludes_known_names() {
-        let files: Vec<String> = (1..=4500).map(|number| number.to_string()).collect();
-        let files: Vec<&str> = files.iter().map(String::as_str).collect();
-        let (_folder, spool) = spool_with(&files);
-        let limits = ScanLimits { time: Duration::ZERO, ..ScanLimits::NONE };
-        let mut known = std::collections::HashSet::new();
-        let mut scans = 0;
-        while known.len() < files.len() {
-            let end = scan(&spool, limits, |names| {
-                Some(names.iter().filter(|name| known.insert(name.number())).count())
-            });
-            assert!(end.truncated, "there was something new");
-            scans += 1;
-        }
-        assert_eq!(scans, 5, "a portion each");
-        assert!(!scan(&spool, limits, |_| Some(0)).truncated);
+        let mut count = 0;
+        scan(&spool, |names| {
+            count += names.len();
+            count < 1500
+        });
+        assert_eq!(count, 2000, "two portions");
     }
 
     #[test]
     fn scan_reports_missing_folder() {
         let spool = Spool::new("/nonexistent");
-        let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
+        let end = scan(&spool, |_| true);
         assert_eq!(end.errors.len(), 1);
     }
 }

@@ -30,6 +30,7 @@ use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
 use crate::service_manager;
+use crate::spool_io::ScanLimits;
 use crate::spool_io::SpoolIo;
 use crate::spool_io::arrival_watch::ArrivalWatch;
 use crate::state::learned_file::LearnedFile;
@@ -58,7 +59,6 @@ use zsched_format::time::Timestamp;
 use zsched_service::{BackgroundLog, log_file};
 use zsched_spool::SpoolName;
 use zsched_spool::obsoletes::Obsoleted;
-use zsched_spool::scan::ScanLimits;
 use zsched_sys::Signals;
 
 /// Maximum number of backlog files requested from the reader per turn.
@@ -234,6 +234,9 @@ impl Daemon {
         }
         if !self.is_ending && self.intake.begin_scan(now) {
             self.spool_io.scan(self.scan_limits);
+        }
+        if self.intake.resume_scan() {
+            self.spool_io.resume_scan();
         }
         self.request_backlog_reads(now);
         if self.is_loading && self.intake.is_complete() {

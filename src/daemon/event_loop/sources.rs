@@ -87,6 +87,10 @@ impl Daemon {
     fn handle_completion(&mut self, now: Timestamp, done: Completion) {
         match done {
             Completion::Names(names) => self.select_new_names(names),
+            Completion::ScanPaused => {
+                self.read_new_names();
+                self.intake.pause_scan();
+            }
             Completion::ScanEnded(end) => {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
@@ -96,9 +100,8 @@ impl Daemon {
                         log::warn!("transport/{name} is ignored: {INVALID_NAME_REASON}");
                     }
                 }
-                let new = std::mem::take(&mut self.new_names).into_iter();
-                self.spool_io.read(new.map(|name| (name, None)).collect());
-                self.intake.end_scan(now, end.truncated);
+                self.read_new_names();
+                self.intake.end_scan(now);
             }
             Completion::Read(name, found, news) => self.handle_read(now, name, *found, news),
             Completion::ReadAgain(name, found) => self.handle_reread(now, &name, *found),
@@ -174,6 +177,12 @@ impl Daemon {
             }
         }
         self.spool_io.new_names(new);
+    }
+
+    /// Requests reading of the files that the scan has found.
+    fn read_new_names(&mut self) {
+        let new = std::mem::take(&mut self.new_names).into_iter();
+        self.spool_io.read(new.map(|name| (name, None)).collect());
     }
 
     fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult, news: FileNews) {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
 use zsched_spool::processes::Process;
-use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::scan::scan;
 use zsched_spool::{Spool, SpoolName};
 
 /// Time between two scans of the spool.
@@ -49,10 +49,9 @@ fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
             .is_ok_and(|found| Timestamp::changed(&found) >= since)
     };
     // The scanner reports folders that cannot be listed.
-    scan(spool, ScanLimits::NONE, |names| {
-        let count = names.len();
+    scan(spool, |names| {
         all.extend(names.into_iter().filter(has_changed));
-        Some(count)
+        true
     });
     all
 }

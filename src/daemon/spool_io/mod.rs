@@ -1,6 +1,7 @@
 //! Helper workers, which may block on the spool's disk.
 //!
-//! There are four, each with a queue of requests. The scanner lists folders. The reader reads
+//! There are four, each with a queue of requests. The scanner lists folders
+//! ([`scanner`]). The reader reads
 //! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
 //! also composes lines about recipients ([`crate::logging::mail_log`]), which need files that it
 //! removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier
@@ -11,6 +12,7 @@
 //! decisions.
 
 pub(crate) mod arrival_watch;
+mod scanner;
 mod obsoleted;
 mod reader;
 mod write_queue;
@@ -25,6 +27,7 @@ mod bulk;
 
 pub(crate) use bulk::BulkRequest;
 pub(crate) use reporter::ReportRequest;
+pub(crate) use scanner::ScanLimits;
 pub(crate) use writer::WriteRequest;
 
 use crate::logging::mail_log::{ArrivalLines, MailLog};
@@ -39,6 +42,7 @@ use mio::Waker;
 use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
 use reporter::Reporter;
+use scanner::scan_folders;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +64,7 @@ use zsched_spool::load::LoadResult;
 use zsched_spool::obsoletes::Obsoleted;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::report::UnreportedRest;
-use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
+use zsched_spool::scan::ScanEnd;
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener, processes};
 
 /// Maximum number of portions that wait for the loop. Beyond it the workers wait.
@@ -75,6 +79,8 @@ const WORKERS_RUN: &str = "workers run until the loop ends";
 pub(crate) enum Completion {
     /// Names found by the scan. The scanner waits for the number of new ones among them.
     Names(Vec<SpoolName>),
+    /// The scan has reached a limit. The scanner waits until the files found are read.
+    ScanPaused,
     /// The scan has ended.
     ScanEnded(ScanEnd),
     /// A control file was read.
@@ -304,6 +310,11 @@ impl SpoolIo {
         self.scan_requests.send(limits).expect(WORKERS_RUN);
     }
 
+    /// Lets a paused scan go on.
+    pub(crate) fn resume_scan(&self) {
+        self.new_names(0);
+    }
+
     /// Reports to the scanner how many of the names it found are new.
     pub(crate) fn new_names(&self, count: usize) {
         self.new_names.send(count).expect(WORKERS_RUN);
@@ -421,21 +432,5 @@ impl SpoolIo {
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         recovery::report_leftovers(&self.spool);
-    }
-}
-
-/// Carries out scan requests. After each portion of names it receives how many were new.
-fn scan_folders(
-    spool: &Spool,
-    requests: &Receiver<ScanLimits>,
-    new_names: &Receiver<usize>,
-    completions: &CompletionSender,
-) {
-    for limits in requests {
-        let end = scan(spool, limits, |names| {
-            completions.send(vec![Completion::Names(names)]);
-            new_names.recv().ok()
-        });
-        completions.send(vec![Completion::ScanEnded(end)]);
     }
 }

@@ -22,6 +22,7 @@ use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
 use crate::reports::ReportComposer;
 use crate::service_manager;
+use crate::spool_io::ScanLimits;
 use crate::spool_io::SpoolIo;
 use crate::spool_io::arrival_watch::ArrivalWatch;
 use crate::start::companion::Companion;
@@ -48,7 +49,6 @@ use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_service::{AppendedFile, BackgroundLog, default_log, log_file};
 use zsched_spool::processes;
-use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 

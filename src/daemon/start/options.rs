@@ -1,13 +1,13 @@
 //! The command line of `scheduler`.
 
 use crate::logging::mail_log::MailLines;
+use crate::spool_io::ScanLimits;
 use crate::timeouts::parse_scale;
 use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use zsched_format::selection::Selection;
 use zsched_service::InstallationOptions;
-use zsched_spool::scan::ScanLimits;
 
 /// Settings that `scheduler -t` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,9 +87,9 @@ pub struct SchedulerOptions {
     #[arg(long = "mail-lines", value_name = "LINES", default_value = "final")]
     pub mail_lines: MailLines,
 
-    /// Limits of one scan: new messages per folder (40000), and seconds (5, from 2 to 15)
+    /// New messages (40000) and seconds (5, from 2 to 15) after which a scan pauses
     #[arg(short = 'E', long = "scan-limit", value_name = "MESSAGES[,SECONDS]", value_parser = parse_scan_limits)]
-    pub scan_limits: Option<ScanLimits>,
+    pub(crate) scan_limits: Option<ScanLimits>,
 
     /// Load and show the queue, but start no agent
     #[arg(short = 'F', long = "freeze")]
@@ -163,8 +163,8 @@ impl SchedulerOptions {
         if self.agent_files < 10 { 32 } else { self.agent_files }
     }
 
-    /// Limits of one scan.
-    pub fn scan_limits(&self) -> ScanLimits {
+    /// Limits after which a scan pauses.
+    pub(crate) fn scan_limits(&self) -> ScanLimits {
         let default = ScanLimits { new_names: 40_000, time: Duration::from_secs(5) };
         self.scan_limits.unwrap_or(default)
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
 use zsched_spool::describe_folder_error;
-use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::scan::scan;
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName, control_file_head};
 use zsched_sys::open_regular;
 
@@ -175,10 +175,9 @@ pub(crate) fn for_each_name(
     }
     // A name may go on after the number, as in 4711-23.
     let is_meant = |name: &SpoolName| number.is_none_or(|number| number == name.number());
-    let end = scan(spool, ScanLimits::NONE, |names| {
-        let count = names.len();
+    let end = scan(spool, |names| {
         names.into_iter().filter(is_meant).for_each(&mut look);
-        Some(count)
+        true
     });
     end.errors.first().map_or(Ok(()), |error| {
         let folder = spool.transport();

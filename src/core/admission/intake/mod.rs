@@ -20,11 +20,11 @@ use zsched_spool::SpoolName;
 const FILES_PER_TENTH: usize = 32;
 /// Maximum number of invalid names that are logged.
 const MAX_LOGGED_NAMES: usize = 1000;
-/// Limit of files being read below which a truncated scan continues.
+/// Number of files being read below which a scan goes on.
 const MAX_READING_TO_CONTINUE_SCAN: usize = 1000;
 /// Maximum number of files being read because they were reported.
 ///
-/// Further ones are left to the next scan, which has limits of its own.
+/// Further ones are left to the next scan, which pauses while it has found many.
 const MAX_READING_OF_REPORTED: usize = 10_000;
 
 /// Times between scans of the spool and between attempts to read a file.
@@ -120,10 +120,11 @@ pub struct Intake {
     queue_errors_log: LogLimiter<Timestamp>,
     next_scan: Timestamp,
     is_scanning: bool,
+    is_scan_paused: bool,
     /// True if a scan was requested during a scan, which may have missed new files.
     scan_again: bool,
-    /// True if the last scan met a limit, or if files were not reported.
-    is_truncated: bool,
+    /// True if there may be files that nothing has reported, since the begin of the last scan.
+    has_unreported_files: bool,
     scans: u64,
     /// Maximum number of messages in memory.
     max_messages: Option<usize>,
@@ -147,8 +148,9 @@ impl Intake {
             queue_errors_log: LogLimiter::new(1, delays.unreadable_file),
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
+            is_scan_paused: false,
             scan_again: false,
-            is_truncated: false,
+            has_unreported_files: false,
             scans: 0,
             max_messages: None,
             backlog: FileBacklog::default(),
@@ -198,7 +200,7 @@ impl Intake {
 
     /// Records that there may be files that nothing has reported: a scan has to find them.
     pub fn files_not_reported(&mut self) {
-        self.is_truncated = true;
+        self.has_unreported_files = true;
         self.scan_again = self.is_scanning;
     }
 
@@ -359,7 +361,8 @@ impl Intake {
 
     /// Starts a scan if one is due, and returns true.
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
-        let may_go_on = self.is_truncated && self.reading.len() < MAX_READING_TO_CONTINUE_SCAN;
+        let may_go_on =
+            self.has_unreported_files && self.reading.len() < MAX_READING_TO_CONTINUE_SCAN;
         // A later time than this results from a clock that was set back. It counts as due.
         let is_planned =
             now < self.next_scan && self.next_scan <= now + 2 * self.delays.scan_interval;
@@ -367,7 +370,7 @@ impl Intake {
             return false;
         }
         self.is_scanning = true;
-        self.is_truncated = false;
+        self.has_unreported_files = false;
         // A later time than this results from a clock that was set back. It counts as over.
         let longest = self.delays.refused_file;
         self.skipped.retain(|_, until| now < *until && *until <= now + longest);
@@ -381,10 +384,21 @@ impl Intake {
         self.scan_again = self.is_scanning;
     }
 
-    /// Records the end of a scan; `truncated` if it met a limit.
-    pub fn end_scan(&mut self, now: Timestamp, truncated: bool) {
+    /// Records that a scan has reached a limit, and waits until the files that it found are read.
+    pub fn pause_scan(&mut self) {
+        self.is_scan_paused = true;
+    }
+
+    /// Returns true once a scan that waits may go on.
+    pub fn resume_scan(&mut self) -> bool {
+        let resumes = self.is_scan_paused && self.reading.len() < MAX_READING_TO_CONTINUE_SCAN;
+        self.is_scan_paused &= !resumes;
+        resumes
+    }
+
+    /// Records the end of a scan.
+    pub fn end_scan(&mut self, now: Timestamp) {
         self.is_scanning = false;
-        self.is_truncated = truncated;
         self.scans += 1;
         let tenths = (self.reading.len() / FILES_PER_TENTH).min(10) as u32;
         self.next_scan = match std::mem::take(&mut self.scan_again) {
@@ -397,7 +411,7 @@ impl Intake {
     ///
     /// That is so after a complete scan, when no file is being read.
     pub fn is_complete(&self) -> bool {
-        self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
+        self.scans > 0 && !self.is_scanning && !self.has_unreported_files && self.reading.is_empty()
     }
 
     /// Time at which there is work if nothing is reported before.
@@ -535,7 +549,7 @@ mod tests {
     fn clock_set_back_delays_no_file_and_no_scan() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
         intake.retry_locked_later(NOW, name(1));
         let before = NOW - Duration::from_secs(3600);
@@ -553,11 +567,11 @@ mod tests {
             assert!(intake.begin_scan(NOW + Duration::from_secs(seconds)));
             let verdict = intake.found(&name(1), NumberState::Unknown);
             assert_eq!(verdict == ReadDecision::Read, is_read, "after {seconds} s");
-            intake.end_scan(NOW, false);
+            intake.end_scan(NOW);
         }
         intake.skip_file(NOW, 2);
         assert!(intake.begin_scan(NOW + Duration::from_secs(601)));
-        intake.end_scan(NOW - Duration::from_secs(3600), false);
+        intake.end_scan(NOW - Duration::from_secs(3600));
         intake.skip_file(NOW, 2);
         assert_eq!(intake.found(&name(2), NumberState::Unknown), ReadDecision::Known);
         assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
@@ -569,7 +583,7 @@ mod tests {
     fn reported_files_are_left_to_a_scan_when_many_are_being_read() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         let files = 1..=MAX_READING_OF_REPORTED as u64;
         for number in files.clone() {
             let verdict = intake.reported(&name(number), NumberState::Unknown);
@@ -590,24 +604,38 @@ mod tests {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.files_not_reported();
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert!(intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert!(!intake.begin_scan(NOW));
     }
 
     #[test]
-    fn scans_run_at_intervals_and_at_once_when_truncated() {
+    fn scans_run_at_intervals() {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         assert!(!intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert!(!intake.begin_scan(NOW + Duration::from_secs(9)));
         assert!(intake.begin_scan(NOW + Duration::from_secs(10)));
-        intake.end_scan(NOW, true);
-        assert!(!intake.is_complete());
+    }
+
+    #[test]
+    fn paused_scan_goes_on_when_its_files_are_read() {
+        let mut intake = intake();
         assert!(intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        let files = 1..=2 * MAX_READING_TO_CONTINUE_SCAN as u64;
+        for number in files.clone() {
+            intake.found(&name(number), NumberState::Unknown);
+        }
+        assert!(!intake.resume_scan(), "it is not paused");
+        intake.pause_scan();
+        assert!(!intake.resume_scan(), "too many are being read");
+        files.for_each(|number| intake.finish_read(number));
+        assert!(!intake.is_complete());
+        assert!(intake.resume_scan());
+        assert!(!intake.resume_scan(), "it goes on already");
+        intake.end_scan(NOW);
         assert!(intake.is_complete());
     }
 
@@ -617,9 +645,9 @@ mod tests {
         assert!(intake.begin_scan(NOW));
         intake.scan_now();
         assert!(!intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert!(intake.begin_scan(NOW));
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert!(!intake.begin_scan(NOW));
     }
 
@@ -630,7 +658,7 @@ mod tests {
         for number in 1..=100 {
             intake.found(&name(number), NumberState::Unknown);
         }
-        intake.end_scan(NOW, false);
+        intake.end_scan(NOW);
         assert_eq!(intake.next_wakeup(&room(0)), Some(NOW + Duration::from_secs(13)));
     }
 
