@@ -106,6 +106,7 @@ use bulk::BulkJobs;
 use context::Context;
 use dispatch::Dispatch;
 use learned::LearnedState;
+use operator::etrn::EarlyHosts;
 use operator::order::PendingOrders;
 use operator::overrides::Overrides;
 use outcome::notes::Notes;
@@ -132,6 +133,7 @@ pub struct Scheduler {
     overrides: Overrides,
     /// Orders that are not answered yet.
     orders: PendingOrders,
+    early_hosts: EarlyHosts,
     admission: Admission,
     bulk: BulkJobs,
     notes: Notes,
@@ -149,6 +151,7 @@ impl Scheduler {
             dispatch: Dispatch::default(),
             overrides: Overrides::default(),
             orders: PendingOrders::default(),
+            early_hosts: EarlyHosts::default(),
             admission: Admission::default(),
             bulk: BulkJobs::default(),
             notes: Notes::new(settings.failed_write),

@@ -7,7 +7,7 @@
 //! from the clock that counts since boot; see [`remember_boot_time`].
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -35,7 +35,8 @@ struct ProcStat {
     /// does not reap them.
     has_ended: bool,
     parent: Option<u32>,
-    started: Option<Timestamp>,
+    /// Time from boot to its start, in clock ticks.
+    ticks_before_start: Option<u64>,
 }
 
 impl Process {
@@ -54,8 +55,8 @@ impl Process {
     ///
     /// `modified` is the time of the last write to that file.
     pub fn may_have_written(&self, modified: Timestamp) -> bool {
-        let started = self.status.as_ref().and_then(|status| status.started);
-        started.is_none_or(|started| started <= modified + START_TIME_SLACK)
+        let ticks = self.status.as_ref().and_then(|status| status.ticks_before_start);
+        ticks.and_then(since_boot).is_none_or(|started| started <= modified + START_TIME_SLACK)
     }
 
     /// Returns true if the process may work in our working folder.
@@ -63,15 +64,7 @@ impl Process {
     /// Permission to read its folder is denied for processes of other users; these do not count. On
     /// other errors the process counts.
     pub fn works_in_our_folder(&self) -> bool {
-        let identity = |path: &Path| fs::metadata(path).map(|found| sys::device_and_inode(&found));
-        match (identity(Path::new(&format!("/proc/{}/cwd", self.pid))), identity(Path::new("."))) {
-            (Ok(theirs), Ok(ours)) => theirs == ours,
-            (Ok(_), Err(_)) => true,
-            (Err(error), _) => {
-                !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
-                    && error.raw_os_error() != Some(libc::ESRCH)
-            }
-        }
+        works_in(self.pid, folder_identity(".").ok())
     }
 
     /// Returns true for this process and its children.
@@ -81,12 +74,32 @@ impl Process {
     }
 }
 
+type FolderIdentity = (u64, u64);
+
+fn folder_identity(path: impl AsRef<Path>) -> io::Result<FolderIdentity> {
+    fs::metadata(path).map(|found| sys::device_and_inode(&found))
+}
+
+/// See [`Process::works_in_our_folder`]. `None` is an unknown folder, in which all may work.
+fn works_in(pid: u32, folder: Option<FolderIdentity>) -> bool {
+    match folder_identity(format!("/proc/{pid}/cwd")) {
+        Ok(theirs) => folder.is_none_or(|ours| theirs == ours),
+        Err(error) => {
+            !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
+                && error.raw_os_error() != Some(libc::ESRCH)
+        }
+    }
+}
+
 /// Pids of processes in our working folder that are not ours. Empty without `/proc`.
 pub fn foreign_processes_in_folder() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_other =
-        |pid: &u32| Process::alive(*pid).is_some_and(|p| !p.is_ours() && p.works_in_our_folder());
+    let folder = folder_identity(".").ok();
+    // There may be thousands of processes, and few in the folder.
+    let is_other = |pid: &u32| {
+        works_in(*pid, folder) && Process::alive(*pid).is_some_and(|process| !process.is_ours())
+    };
     pids.filter(is_other).collect()
 }
 
@@ -98,8 +111,8 @@ impl ProcStat {
         let mut fields = after_command.split_ascii_whitespace();
         let has_ended = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next().and_then(|pid| pid.parse().ok());
-        let started = fields.nth(22 - 5).and_then(|ticks| since_boot(ticks.parse().ok()?));
-        Some(ProcStat { has_ended, parent, started })
+        let ticks_before_start = fields.nth(22 - 5).and_then(|ticks| ticks.parse().ok());
+        Some(ProcStat { has_ended, parent, ticks_before_start })
     }
 }
 
@@ -171,7 +184,8 @@ mod tests {
     fn process_status_with_odd_command_is_parsed() {
         let text = "7 (a) Z 9) S 42 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 100 0 0";
         let status = ProcStat::parse(text).expect("a status");
-        assert!(!status.has_ended && status.started.is_some());
+        assert!(!status.has_ended);
+        assert_eq!(status.ticks_before_start, Some(100));
         assert_eq!(status.parent, Some(42));
         assert!(ProcStat::parse("7 (a) Z 9").expect("a status").has_ended);
     }

@@ -94,6 +94,7 @@ impl Scheduler {
         self.cx.awaits_initial_scan = false;
         self.learned.schedule_drop_of_unclaimed(&mut self.cx);
         self.queue.mark_all_rings();
+        self.repeat_early_etrn();
     }
 
     /// Processes the arrival of another chunk of a partial message.

@@ -12,7 +12,7 @@ mod message_orders;
 mod pending_removal;
 mod priority;
 
-mod etrn;
+pub(crate) mod etrn;
 
 pub mod dry_run;
 pub mod select;

@@ -18,6 +18,24 @@ fn etrn_wakes_only_threads_of_host_on_all_channels() {
 }
 
 #[test]
+fn etrn_during_initial_scan_includes_mail_found_later() {
+    let mut world = World::new("*/*\n\tqueueonly command=x\n");
+    world.message(1, &["smtp/a.x"]);
+    let mut request = arrival(9, Vec::new(), START, START);
+    request.etrn_hosts = vec![b"a.x"[..].into(), b"b.x"[..].into()];
+    world.handle(Event::Arrived(request));
+    world.message(2, &["smtp/b.x", "smtp/c.x"]);
+    let waits = |world: &World, host: &[u8]| {
+        let thread = world.core.queue.threads().find(b"smtp", host).expect("it is queued");
+        !world.core.queue.thread(thread).waiting.is_empty()
+    };
+    let waiting = |world: &World| [b"a.x", b"b.x", b"c.x"].map(|host| waits(world, host));
+    assert_eq!(waiting(&world), [false, true, true]);
+    world.handle(Event::InitialScanDone);
+    assert_eq!(waiting(&world), [false, false, true]);
+}
+
+#[test]
 fn host_index_examines_only_threads_of_host() {
     let mut world = World::new("*/*\n\tcommand=x\n");
     world.is_checked = false;

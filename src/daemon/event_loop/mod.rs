@@ -57,7 +57,6 @@ use zsched_core::{AgentId, Event};
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
 use zsched_service::{BackgroundLog, log_file};
-use zsched_spool::SpoolName;
 use zsched_spool::obsoletes::Obsoleted;
 use zsched_sys::Signals;
 
@@ -103,8 +102,6 @@ pub(crate) struct Daemon {
     pub(crate) held_agents: BTreeSet<AgentId>,
     /// True if ended processes wait until the writer has caught up.
     pub(crate) has_held_children: bool,
-    /// Names of new control files found by the current scan.
-    pub(crate) new_names: Vec<SpoolName>,
     /// Messages that end when they have been read, by their number.
     pub(crate) unread_obsoleted: HashMap<u64, Obsoleted>,
     /// Bulk jobs that cannot be opened, so that the orders about them are not known.

@@ -86,11 +86,8 @@ impl Daemon {
 
     fn handle_completion(&mut self, now: Timestamp, done: Completion) {
         match done {
-            Completion::Names(names) => self.select_new_names(names),
-            Completion::ScanPaused => {
-                self.read_new_names();
-                self.intake.pause_scan();
-            }
+            Completion::Names(names) => self.read_new_names(names),
+            Completion::ScanPaused => self.intake.pause_scan(),
             Completion::ScanEnded(end) => {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
@@ -100,7 +97,6 @@ impl Daemon {
                         log::warn!("transport/{name} is ignored: {INVALID_NAME_REASON}");
                     }
                 }
-                self.read_new_names();
                 self.intake.end_scan(now);
             }
             Completion::Read(name, found, news) => self.handle_read(now, name, *found, news),
@@ -161,9 +157,9 @@ impl Daemon {
         })
     }
 
-    /// Picks the names that are new from those found by a scan.
-    fn select_new_names(&mut self, names: Vec<SpoolName>) {
-        let mut new = 0;
+    /// Requests reading of the files that are new among those found by a scan.
+    fn read_new_names(&mut self, names: Vec<SpoolName>) {
+        let (mut new, mut to_read) = (0, Vec::new());
         for name in names {
             if self.is_early_packet(&name) {
                 continue;
@@ -173,16 +169,13 @@ impl Daemon {
                 self.intake.found(&name, self.core.query().view().number_state(name.number()));
             new += usize::from(verdict != ReadDecision::Known);
             if verdict == ReadDecision::Read {
-                self.new_names.push(name);
+                to_read.push((name, None));
             }
         }
+        if !to_read.is_empty() {
+            self.spool_io.read(to_read);
+        }
         self.spool_io.new_names(new);
-    }
-
-    /// Requests reading of the files that the scan has found.
-    fn read_new_names(&mut self) {
-        let new = std::mem::take(&mut self.new_names).into_iter();
-        self.spool_io.read(new.map(|name| (name, None)).collect());
     }
 
     fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult, news: FileNews) {

@@ -18,7 +18,7 @@ pub(crate) struct ScanLimits {
 }
 
 impl ScanLimits {
-    /// No limits: find all files before the first one is read.
+    /// No limits: the scan does not pause.
     pub(crate) const NONE: ScanLimits = ScanLimits { new_names: usize::MAX, time: Duration::MAX };
 }
 

@@ -448,7 +448,6 @@ impl StartPlan {
             unread_sources: Vec::new(),
             held_agents: BTreeSet::new(),
             has_held_children: false,
-            new_names: Vec::new(),
             unread_obsoleted: HashMap::new(),
             unopened_jobs: None,
             scan_limits,
