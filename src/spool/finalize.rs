@@ -63,6 +63,24 @@ pub struct LockedRecipient<'c> {
     lock: Option<PidField>,
 }
 
+/// Marks recipients as delivered that an agent has reported without marking them.
+///
+/// Without a tag or a `d` line they would count as failed when all recipients are finished.
+pub(crate) fn complete_delivered(
+    file: &impl OpenControlFile,
+    candidates: &[UnfinishedRecipient],
+) -> io::Result<()> {
+    file.with_file_lock(|| {
+        for UnfinishedRecipient { offset, .. } in candidates {
+            let (tag, _) = mark::read_tag(file, *offset)?;
+            if matches!(tag, Tag::Pending | Tag::Locked) {
+                mark::write_final_tag(file, *offset, tag, None, Tag::Done)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 impl RecipientLocker<'_> {
     /// Locks recipients. Also returns true if a living process has one of them.
     pub fn lock_all<'c>(

@@ -3,7 +3,7 @@
 //! Agents leave that to the scheduler in some cases.
 
 use super::chunk;
-use super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
+use super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient, complete_delivered};
 use super::outbox::OnDisk;
 use super::reroute::reroute;
 use super::{Spool, SpoolName, decisions, owner_when_unloaded};
@@ -150,6 +150,9 @@ pub fn conclude(
             let lines: Vec<u8> = candidates.iter().flat_map(|one| &one.line).copied().collect();
             if !lines.is_empty() {
                 on_disk.append(&lines)?;
+            }
+            if occasion == OutcomeKind::Success {
+                complete_delivered(on_disk, candidates)?;
             }
             return Ok(!lines.is_empty());
         }
@@ -382,7 +385,9 @@ mod tests {
         let line = |offset, notify| format!("d {offset}:136:{notify}::1795259643\tn\ttext\n");
         let (wrote, text) = after(OutcomeKind::Success);
         assert!(wrote);
-        assert_eq!(text, format!("{TEXT}{}", line(88, "111")));
+        // The agent has not marked them.
+        let marked = TEXT.replace("r           c", "r+          c");
+        assert_eq!(text, format!("{marked}{}", line(88, "111")));
         let (wrote, text) = after(OutcomeKind::Failure);
         assert!(wrote);
         assert_eq!(text, format!("{TEXT}{}{}", line(31, "-1"), line(88, "111")));
