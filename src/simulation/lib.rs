@@ -81,7 +81,9 @@ pub struct Delays {
     pub write: Duration,
     /// Until an agent's output is read.
     pub pipe: Duration,
-    /// Starting an agent.
+    /// Until a decided start of an agent is carried out.
+    pub turn: Duration,
+    /// Until a started agent asks for work.
     pub start: Duration,
     /// Until the end of an agent is noticed.
     pub reap: Duration,
@@ -139,6 +141,8 @@ enum SimEvent {
 
 /// An event in a running scheduler.
 enum ShellEvent {
+    /// The loop starts a new agent.
+    StartAgent(AgentId),
     /// The scanner lists the spool.
     Scan,
     /// The reader reads a control file.
@@ -460,6 +464,7 @@ impl<O: SimulationObserver> Simulation<O> {
             SimEvent::Notice(name) => self.receive_notice(name),
             SimEvent::JobNotice => self.request_bulk(BulkRequest::Find),
             SimEvent::InScheduler(life, event) if life == self.lives => match event {
+                ShellEvent::StartAgent(agent) => self.start_new_agent(agent),
                 ShellEvent::Scan => self.scan(),
                 ShellEvent::Read(name, how) => self.read(name, how),
                 ShellEvent::Loaded(name, how, found) => {
@@ -628,6 +633,7 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
+        self.start_new_agent(agent);
         let Some(pid) = self.pid(agent) else {
             return;
         };

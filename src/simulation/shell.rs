@@ -10,6 +10,7 @@ use super::{Delays, ShellEvent, SimEvent, Simulation, SimulationSetup};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_bulk::status::{OpenTags, PacketEnd};
 use zsched_config::Config;
 use zsched_core::bulk::BulkEvent;
@@ -47,6 +48,8 @@ pub(crate) struct Shell {
     pub core: Scheduler,
     /// The processes of its agents.
     pub pids: BTreeMap<AgentId, u32>,
+    /// Agents that are not started yet, and what they serve.
+    new_agents: BTreeMap<AgentId, Scope>,
     /// True if it ends with its last agent.
     pub is_draining: bool,
     pub(super) intake: Intake,
@@ -74,6 +77,7 @@ impl Shell {
         Shell {
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
+            new_agents: BTreeMap::new(),
             is_draining: false,
             intake,
             is_loading: true,
@@ -215,7 +219,14 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::StartAgent { agent, clause, channel, host } => {
                 let with_host =
                     clause.command.as_ref().is_some_and(|command| command.serves_one_host());
-                self.start_agent(agent, &channel, with_host.then_some(&host[..]));
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let host = with_host.then(|| text(&host));
+                let scope = Scope::channel(text(&channel)).with_host(host);
+                self.in_shell(|shell| shell.new_agents.extend([(agent, scope)]));
+                match self.setup.delays.turn {
+                    Duration::ZERO => self.start_new_agent(agent),
+                    delay => self.in_shell_after(delay, ShellEvent::StartAgent(agent)),
+                }
             }
             Action::Feed { agent, job } => self.send_to_agent(agent, &job),
             Action::SendIdle(agent) => self.send_to_agent(agent, b"#idle\n"),
@@ -259,16 +270,19 @@ impl<O: SimulationObserver> Simulation<O> {
         self.shell.as_ref()?.pids.get(&agent).copied()
     }
 
-    fn start_agent(&mut self, agent: AgentId, channel: &[u8], host: Option<&[u8]>) {
+    /// Starts an agent, unless it was started before because it has to be stopped.
+    pub(super) fn start_new_agent(&mut self, agent: AgentId) {
+        let new = self.shell.as_mut().and_then(|shell| shell.new_agents.remove(&agent));
+        let Some(scope) = new else {
+            return;
+        };
         let fails = self.setup.agent_faults.start_fails;
         if fails > 0.0 && self.random.f64() < fails {
             let end = AgentEnd::NotStarted("cannot start a process".to_string());
             return self.send(Event::AgentEnded { agent, end });
         }
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let pid = self.setup.first_pid + self.agents_started;
         self.agents_started += 1;
-        let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
         self.agents.insert(pid, Box::new(new));
         self.disk.alive.insert(pid);
@@ -580,13 +594,13 @@ fn finishes_recipients(request: &WriteRequest) -> bool {
 impl Delays {
     /// The delays of a small, busy machine.
     pub fn usual() -> Delays {
-        use std::time::Duration;
         let micros = Duration::from_micros;
         Delays {
             notice: micros(100),
             read: micros(200),
             write: micros(300),
             pipe: micros(100),
+            turn: Duration::ZERO,
             start: micros(5000),
             reap: micros(500),
         }

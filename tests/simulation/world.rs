@@ -77,6 +77,7 @@ fn slow(random: &mut Rng) -> Delays {
         read: delay(),
         write: delay(),
         pipe: delay(),
+        turn: delay(),
         start: delay(),
         reap: delay(),
     }

@@ -39,11 +39,12 @@ use crate::state::spool_lock::SpoolLock;
 use crate::timeouts::Timeouts;
 use clock::Clock;
 use event_source::EventSource;
+use execute::NewAgent;
 use mio::net::UnixDatagram;
 use mio::{Events, Poll, Waker};
 use observed_core::ObservedCore;
 use reload::ReloadState;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -80,6 +81,8 @@ pub(crate) struct Daemon {
     pub(crate) spool_io: SpoolIo,
     pub(crate) intake: Intake,
     pub(crate) agents: AgentProcesses,
+    /// Agents to be started, in this order.
+    pub(crate) new_agents: VecDeque<NewAgent>,
     pub(crate) clients: Clients,
     pub(crate) lookups: LookupWorker,
     pub(crate) listeners: Vec<(ListenerKind, Box<dyn Listener>)>,
@@ -196,6 +199,7 @@ impl Daemon {
     /// Maximum time to wait for readiness, `None` without limit.
     fn timeout(&self) -> Option<Duration> {
         if !self.unread_sources.is_empty()
+            || !self.new_agents.is_empty()
             || self.signals.are_pending()
             || self.clients.have_output()
             || self.has_output_to_compose()

@@ -32,7 +32,7 @@ use crate::state::overrides::{OverridesFile, OverridesJournal};
 use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
 use mio::{Interest, Poll, Waker};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -446,6 +446,7 @@ impl StartPlan {
             mailq_file: self.spool.mailq_file(),
             next_open_attempt: Some(Instant::now()),
             unread_sources: Vec::new(),
+            new_agents: VecDeque::new(),
             held_agents: BTreeSet::new(),
             has_held_children: false,
             unread_obsoleted: HashMap::new(),
