@@ -123,7 +123,7 @@ pub struct Intake {
     is_scan_paused: bool,
     /// True if a scan was requested during a scan, which may have missed new files.
     scan_again: bool,
-    /// True if there may be files that nothing has reported, since the begin of the last scan.
+    /// True if there may be files that nothing has reported since the last scan began.
     has_unreported_files: bool,
     scans: u64,
     /// Maximum number of messages in memory.
@@ -384,7 +384,7 @@ impl Intake {
         self.scan_again = self.is_scanning;
     }
 
-    /// Records that a scan has reached a limit, and waits until the files that it found are read.
+    /// Records that a scan waits until the files that it has found are read.
     pub fn pause_scan(&mut self) {
         self.is_scan_paused = true;
     }

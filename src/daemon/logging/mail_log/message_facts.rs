@@ -40,7 +40,9 @@ impl SharedFacts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what was read of a new message, unless it has many recipients or there is no room.
+    /// Adds what was read of a new message.
+    ///
+    /// Messages with many recipients are left out, and all of them while there is no room.
     pub(super) fn add(&self, name: &SpoolName, modified: Timestamp, file: &ControlFile) {
         if file.recipients.len() <= MAX_ADDED_RECIPIENTS && self.lock().has_room() {
             let facts = MessageFacts::new(name.clone(), modified, file);
