@@ -91,7 +91,8 @@ fn without_ids(word: &str) -> String {
         let digits = word.strip_prefix('S').unwrap_or("x").find(|c: char| !c.is_ascii_digit());
         digits.is_some_and(|at| at > 0 && word[1 + at..].starts_with("Ab"))
     };
-    let core = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    // The last character of an id may be a hyphen.
+    let core = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     match is_id(core) {
         true => format!("SPOOLID{}", &word[core.len()..]),
         false => word.to_string(),
