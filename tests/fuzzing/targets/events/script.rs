@@ -12,7 +12,7 @@ use zsched_core::intake::NumberState;
 use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
 use zsched_spool::report::UnreportedRest;
@@ -379,11 +379,16 @@ impl Script<'_> {
         }
     }
 
-    /// The clock is set.
+    /// The clock is set back, or the machine was suspended and no event tells of it.
     fn set_clock(&mut self) {
         let by = JUMPS[self.draw.below(JUMPS.len())];
         let seconds = (self.world.now.seconds() + by).clamp(TIMES.0, TIMES.1);
-        self.world.pass_to(Timestamp::from_seconds(seconds));
+        let (before, now) = (self.world.now, Timestamp::from_seconds(seconds));
+        if let step @ ClockStep::Back(_) = ClockStep::between(before, now) {
+            self.world.now = now;
+            self.world.send_event(Event::ClockSet(step));
+        }
+        self.world.pass_to(now);
     }
 
     /// Checks that the client of MAILQ has no warnings about the queue.
