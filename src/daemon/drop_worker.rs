@@ -5,6 +5,7 @@
 //! learns of the messages by the notify socket, as of those of a router. The worker decides nothing
 //! and keeps nothing: what it has not done when the process ends is done after the next start.
 
+use crate::start::recovery::InterruptedSubmissions;
 use crate::timeouts::Timeouts;
 use zsched_service::worker;
 
@@ -13,6 +14,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use zsched_spool::drop_folder::DropFolder;
@@ -37,7 +39,11 @@ impl DropWorker {
     }
 
     /// Starts the worker. A spool without a drop folder has none.
-    pub(crate) fn start(self, timeouts: Timeouts) -> io::Result<()> {
+    pub(crate) fn start(
+        self,
+        timeouts: Timeouts,
+        interrupted: Arc<InterruptedSubmissions>,
+    ) -> io::Result<()> {
         let folder = self.submitter.spool.drop_folder();
         if !folder.is_dir() {
             return Ok(());
@@ -54,15 +60,16 @@ impl DropWorker {
             },
         };
         let interval = timeouts.drop_scan;
-        worker::start("drop folder", move || self.run(socket.as_ref(), interval)).map(drop)
+        let run = move || {
+            // A message that is already in the queue must not be taken again.
+            interrupted.complete(&self.submitter.spool);
+            self.run(socket.as_ref(), interval);
+        };
+        worker::start("drop folder", run).map(drop)
     }
 
     fn run(self, socket: Option<&UnixDatagram>, interval: Duration) {
         let mut drop_folder = DropFolder::new(self.submitter.clone());
-        match drop_folder.finish_interrupted() {
-            Ok(names) => names.iter().for_each(|name| self.announce(name)),
-            Err(error) => log::error!("hidden control files cannot be completed: {error}"),
-        }
         let mut has_failed = false;
         loop {
             match drop_folder.take() {

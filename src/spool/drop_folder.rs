@@ -13,7 +13,7 @@
 
 use super::accept::{AcceptError, RoutedSubmission};
 use super::submit::Submitter;
-use super::{SpoolName, move_aside, unfinished};
+use super::{SpoolName, move_aside};
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -101,11 +101,6 @@ impl DropFolder {
     /// Creates the state for the spool of `submitter`.
     pub fn new(submitter: Submitter) -> DropFolder {
         DropFolder { submitter, failures: HashMap::new() }
-    }
-
-    /// Completes what a crash has interrupted between the drop folder and the queue.
-    pub fn finish_interrupted(&self) -> io::Result<Vec<SpoolName>> {
-        unfinished::finish(&self.submitter.spool)
     }
 
     /// Takes up to a batch of messages. Errors are those of listing the folder.

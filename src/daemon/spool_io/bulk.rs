@@ -3,6 +3,7 @@
 //! It has a worker of its own, since a job of a million recipients takes a moment to be read.
 
 use super::{Completion, CompletionSender};
+use crate::start::recovery::InterruptedSubmissions;
 use crate::state::duplicates::DuplicatesFile;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,7 +18,7 @@ use zsched_core::bulk::{BulkAction, BulkEvent, OpenedJob};
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 use zsched_spool::submit::Submitter;
-use zsched_spool::{HashLevel, Spool, SpoolName, unfinished};
+use zsched_spool::{HashLevel, Spool, SpoolName};
 
 /// Time between searches for finished jobs whose time is over.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(600);
@@ -59,11 +60,13 @@ impl BulkWorker {
     }
 
     /// Carries out requests until the loop has ended.
-    pub(super) fn run(mut self, requests: &Receiver<BulkRequest>) {
+    pub(super) fn run(
+        mut self,
+        requests: &Receiver<BulkRequest>,
+        interrupted: &InterruptedSubmissions,
+    ) {
         // What a kill has left of a packet becomes a packet, or is made again.
-        if let Err(error) = unfinished::finish(self.spool()) {
-            log::error!("{}: {error}", self.spool().transport().display());
-        }
+        interrupted.complete(self.spool());
         self.find();
         self.find_finished();
         for request in requests {

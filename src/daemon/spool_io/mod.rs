@@ -32,7 +32,7 @@ pub(crate) use writer::WriteRequest;
 
 use crate::logging::mail_log::{ArrivalLines, MailLog};
 use crate::reports::ReportComposer;
-use crate::start::recovery;
+use crate::start::recovery::{self, InterruptedSubmissions};
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use zsched_service::worker;
@@ -138,6 +138,7 @@ pub(crate) struct SpoolIo {
     to_write: WriteQueue,
     to_report: Sender<ReportRequest>,
     to_bulk: Sender<BulkRequest>,
+    interrupted: Arc<InterruptedSubmissions>,
     /// Possible duplicate deliveries found by the workers.
     pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
@@ -251,7 +252,9 @@ impl SpoolIo {
         let reporter = worker::start("reporter", move || reporter.run(&report_requests))?;
         let (to_bulk, bulk_requests) = channel();
         let bulk = BulkWorker::new(spool, level, completions.clone(), duplicates.clone());
-        worker::start("bulk", move || bulk.run(&bulk_requests))?;
+        let interrupted = Arc::new(InterruptedSubmissions::default());
+        let of_bulk = interrupted.clone();
+        worker::start("bulk", move || bulk.run(&bulk_requests, &of_bulk))?;
         let writer = Writer {
             spool: spool.clone(),
             opener: SpoolOpener::new(spool.clone()),
@@ -275,6 +278,7 @@ impl SpoolIo {
             to_write,
             to_report,
             to_bulk,
+            interrupted,
             duplicates,
             writer,
             reporter,
@@ -313,6 +317,11 @@ impl SpoolIo {
     /// Lets a paused scan go on.
     pub(crate) fn resume_scan(&self) {
         self.new_names(0);
+    }
+
+    /// Submissions that a crash has interrupted, which a worker completes.
+    pub(crate) fn interrupted_submissions(&self) -> Arc<InterruptedSubmissions> {
+        self.interrupted.clone()
     }
 
     /// Reports to the scanner how many of the names it found are new.

@@ -313,7 +313,8 @@ impl StartPlan {
         daemon.apply_parameters();
         daemon.restore_state(now, orders);
         daemon.open_sockets();
-        drop_worker.start(timeouts).map_err(failed("drop folder"))?;
+        let interrupted = daemon.spool_io.interrupted_submissions();
+        drop_worker.start(timeouts, interrupted).map_err(failed("drop folder"))?;
         if let Some(ready_pipe) = ready_pipe {
             ready_pipe.report_ready().map_err(failed("cannot report"))?;
         }

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, SystemTime};
 use zsched_format::printable;
 use zsched_service::worker;
 use zsched_spool::outbox::{self, OutboxRecovery};
 use zsched_spool::processes;
-use zsched_spool::{HashLevel, Spool, removals};
+use zsched_spool::{HashLevel, Spool, removals, unfinished};
 
 /// Wait after submissions could not be published.
 const PUBLISH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -31,6 +32,23 @@ pub(crate) fn finish_removals(spool: &Spool) {
             }
             Err(error) => log::error!("{}: cannot finish removals: {error}", list.display()),
         }
+    }
+}
+
+/// Submissions that a crash has interrupted: hidden control files whose messages are in `queue/`.
+///
+/// Two workers need them completed first of all, and listing a full spool takes seconds.
+#[derive(Default)]
+pub(crate) struct InterruptedSubmissions(OnceLock<()>);
+
+impl InterruptedSubmissions {
+    /// Completes them, unless that is done. Waits while another worker is at it.
+    pub(crate) fn complete(&self, spool: &Spool) {
+        self.0.get_or_init(|| {
+            if let Err(error) = unfinished::finish(spool) {
+                log::error!("hidden control files cannot be completed: {error}");
+            }
+        });
     }
 }
 
