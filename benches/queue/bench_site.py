@@ -1,6 +1,7 @@
 """A spool with a scheduler that is measured, and the C programs beside it."""
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -168,13 +169,21 @@ class Scheduler:
 
     def ask(self, request):
         """Asks for an object of JSON, over the control socket."""
+        return self.ask_all(request)[0]
+
+    def ask_all(self, request):
+        """Asks for any number of objects of JSON, over the control socket."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(DEADLINE)
             client.connect(str(self.site.postoffice / ".scheduler.control"))
             lines = client.makefile("rw", encoding="utf-8")
             lines.write(f"{request}\n")
             lines.flush()
-            return next(json.loads(line) for line in lines if line.startswith("{"))
+            answer = next(line for line in lines if line[0] in "+-")
+            if answer.startswith("-"):
+                raise RuntimeError(f"{request}: {answer}")
+            objects = itertools.takewhile(lambda line: line != ".\n", lines)
+            return [json.loads(line) for line in objects]
 
 
 def fields_of(stat):
