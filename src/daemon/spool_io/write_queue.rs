@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 
 /// Maximum size of waiting requests while agents are read, in bytes.
 ///
-/// The requests of one turn may exceed it.
-const MAX_WAITING_BYTES: usize = 16 << 20;
+/// The requests of one turn may exceed it. These are some 5,000 removals: a scheduler that starts
+/// after a kill reads the files of such messages before it finds one to deliver.
+const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// Number of requests from which a batch takes in no more of those that wait.
 const MAX_BATCH_LEN: usize = 512;
