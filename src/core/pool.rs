@@ -66,12 +66,15 @@ impl<T> Pool<T> {
         id
     }
 
-    /// Removes a value and frees its number.
+    /// Removes a value and frees its number, or all memory after the last value.
     pub fn remove(&mut self, id: Id<T>) -> T {
         match std::mem::replace(&mut self.slots[id.index()], Slot::Free(self.free)) {
             Slot::Taken(value) => {
                 self.free = Some(id);
                 self.length -= 1;
+                if self.length == 0 {
+                    *self = Pool::default();
+                }
                 value
             }
             Slot::Free(_) => panic!("{ID_IS_LIVE}"),
@@ -223,5 +226,24 @@ impl<T> std::hash::Hash for Id<T> {
 impl<T> fmt::Debug for Id<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_value_frees_all_memory() {
+        let mut pool = Pool::default();
+        let ids: Vec<Id<u32>> = (0..100).map(|number| pool.insert(number)).collect();
+        let (first, others) = ids.split_first().expect("a hundred");
+        others.iter().for_each(|id| assert!(pool.remove(*id) > 0));
+        assert_eq!((pool.len(), pool.slots()), (1, 100));
+        assert_eq!(pool.insert(7), ids[99], "the slot that was emptied last");
+        pool.remove(ids[99]);
+        pool.remove(*first);
+        assert_eq!((pool.len(), pool.slots.capacity()), (0, 0));
+        assert_eq!(pool.insert(8), Id::FIRST);
     }
 }

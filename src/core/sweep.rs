@@ -79,7 +79,11 @@ impl ThreadSweep {
         self.cursor += 1;
         if self.cursor >= slots {
             self.cursor = 0;
-            self.rounds.iter_mut().for_each(|round| round.has_turned = true);
+            for round in &mut self.rounds {
+                // Its first slot may be gone. Then it ends at the next turn.
+                round.start = if round.has_turned { 0 } else { round.start };
+                round.has_turned = true;
+            }
         }
     }
 
@@ -128,5 +132,24 @@ impl Scheduler {
             }
         }
         budget.saturating_sub(cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_ends_when_its_first_slot_is_gone() {
+        let mut sweep = ThreadSweep::default();
+        (0..40).for_each(|_| sweep.advance(100));
+        sweep.start(SweptChange::Clock);
+        // All threads leave, and one arrives.
+        let is_over = |sweep: &mut ThreadSweep| {
+            sweep.advance(1);
+            sweep.pop_complete().is_some()
+        };
+        assert!(!is_over(&mut sweep));
+        assert!(is_over(&mut sweep));
     }
 }

@@ -16,6 +16,7 @@ mod daemonize;
 mod inherited_state;
 mod descriptors;
 mod limits;
+mod memory;
 mod sigaction;
 #[cfg(feature = "signals")]
 mod signals;
@@ -48,6 +49,7 @@ pub use impersonation::Impersonation;
 pub use inherited_state::reset_inherited_state;
 pub use launch::{ChildProcess, Launcher};
 pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
+pub use memory::release_free_memory;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
     set_process_name,

@@ -144,6 +144,8 @@ mod tests {
             let receiver = UnixDatagram::bind(&path).expect("bound");
             socket.send(line.as_bytes()).expect("sent");
             assert_eq!(received(&receiver), line);
+            // A child process that another test starts at this moment may still have it open.
+            receiver.shutdown(std::net::Shutdown::Both).expect("shut down");
             fs::remove_file(&path).expect("removed");
         }
         assert!(socket.send(b"lost").is_err());

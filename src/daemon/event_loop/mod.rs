@@ -70,6 +70,9 @@ const MAX_BACKLOG_READS_PER_TURN: usize = 256;
 /// together, which saves a tenth of the processor time per message.
 const MAX_PAUSE: Duration = Duration::from_micros(300);
 
+/// Number of messages in memory after which free memory is returned once they have left.
+const MANY_MESSAGES: usize = 10_000;
+
 /// A running scheduler.
 pub(crate) struct Daemon {
     pub(crate) poll: Poll,
@@ -80,6 +83,8 @@ pub(crate) struct Daemon {
     pub(crate) signals: Signals,
     pub(crate) spool_io: SpoolIo,
     pub(crate) intake: Intake,
+    /// True if there were [`MANY_MESSAGES`] since the queue was empty.
+    pub(crate) had_many_messages: bool,
     pub(crate) agents: AgentProcesses,
     /// Agents to be started, in this order.
     pub(crate) new_agents: VecDeque<NewAgent>,
@@ -255,6 +260,16 @@ impl Daemon {
         self.core.update_subscribers(now);
         self.rendezvous.advance(self.core.query(), now);
         self.learned.advance(self.core.query(), &self.intake.backlog);
+        self.release_memory();
+    }
+
+    /// Returns the memory of a large queue to the system when the last message has left.
+    fn release_memory(&mut self) {
+        let messages = self.core.query().view().loaded();
+        self.had_many_messages |= messages >= MANY_MESSAGES;
+        if messages == 0 && std::mem::take(&mut self.had_many_messages) {
+            zsched_sys::release_free_memory();
+        }
     }
 
     /// Requests backlog files to be read, as far as memory limits allow.

@@ -447,6 +447,7 @@ impl StartPlan {
             mailq_file: self.spool.mailq_file(),
             next_open_attempt: Some(Instant::now()),
             unread_sources: Vec::new(),
+            had_many_messages: false,
             new_agents: VecDeque::new(),
             held_agents: BTreeSet::new(),
             has_held_children: false,
