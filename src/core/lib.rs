@@ -99,7 +99,7 @@ pub use queue::unreachable::{self, UnreachableReason};
 pub use queue::vertex::AfterJob;
 pub use settings::Settings;
 
-use crate::query::view::View;
+use crate::query::view::{MessageFlag, View};
 use admission::Admission;
 use admission::intake::NumberState;
 use bulk::BulkJobs;
@@ -263,7 +263,7 @@ impl<'s> View<'s> {
     pub fn number_state(self, number: u64) -> NumberState {
         match self.message(number) {
             None => NumberState::Unknown,
-            Some(message) if message.is_removing => NumberState::Leaving,
+            Some(message) if message.is(MessageFlag::Removing) => NumberState::Leaving,
             Some(_) => NumberState::Queued,
         }
     }
@@ -284,6 +284,11 @@ impl<'s> View<'s> {
     /// Returns true if notes or removals are not on disk yet.
     pub fn has_unwritten(self) -> bool {
         self.core.notes.has_unwritten()
-            || self.core.queue.messages().iter().any(|(_, message)| message.is_removing)
+            || self
+                .core
+                .queue
+                .messages()
+                .iter()
+                .any(|(_, message)| message.is(MessageFlag::Removing))
     }
 }

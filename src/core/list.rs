@@ -25,28 +25,23 @@ pub trait ListKind {
     fn links_mut(item: &mut Self::Item) -> &mut Links<Self::Item>;
 }
 
-/// A list of items, first to last.
+/// The ends of a list whose length is not counted.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct List<C: ListKind> {
+pub struct Chain<C: ListKind> {
     first: Option<Id<C::Item>>,
     last: Option<Id<C::Item>>,
-    length: u32,
     #[serde(skip)]
-    chain: PhantomData<C>,
+    kind: PhantomData<C>,
 }
 
-impl<C: ListKind> List<C> {
-    pub const fn new() -> List<C> {
-        List { first: None, last: None, length: 0, chain: PhantomData }
-    }
-
-    pub fn len(&self) -> usize {
-        self.length as usize
+impl<C: ListKind> Chain<C> {
+    pub const fn new() -> Chain<C> {
+        Chain { first: None, last: None, kind: PhantomData }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.first.is_none()
     }
 
     pub fn first(&self) -> Option<Id<C::Item>> {
@@ -60,7 +55,6 @@ impl<C: ListKind> List<C> {
             None => self.first = Some(id),
         }
         self.last = Some(id);
-        self.length += 1;
     }
 
     pub fn push_front(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
@@ -70,7 +64,6 @@ impl<C: ListKind> List<C> {
             None => self.last = Some(id),
         }
         self.first = Some(id);
-        self.length += 1;
     }
 
     /// Removes an item, which must be in this list.
@@ -84,7 +77,6 @@ impl<C: ListKind> List<C> {
             Some(next) => C::links_mut(&mut pool[next]).previous = previous,
             None => self.last = previous,
         }
-        self.length -= 1;
     }
 
     /// Iterates over the items in order. The list must not change meanwhile.
@@ -98,6 +90,61 @@ impl<C: ListKind> List<C> {
     /// Copies the order, for a loop that changes the list.
     pub fn to_vec(&self, pool: &Pool<C::Item>) -> Vec<Id<C::Item>> {
         self.iter(pool).collect()
+    }
+}
+
+/// A list of items, first to last, that knows its length.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct List<C: ListKind> {
+    chain: Chain<C>,
+    length: u32,
+}
+
+impl<C: ListKind> List<C> {
+    pub const fn new() -> List<C> {
+        List { chain: Chain::new(), length: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    pub fn first(&self) -> Option<Id<C::Item>> {
+        self.chain.first()
+    }
+
+    pub fn push_back(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        self.chain.push_back(pool, id);
+        self.length += 1;
+    }
+
+    pub fn push_front(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        self.chain.push_front(pool, id);
+        self.length += 1;
+    }
+
+    /// Removes an item, which must be in this list.
+    pub fn remove(&mut self, pool: &mut Pool<C::Item>, id: Id<C::Item>) {
+        self.chain.remove(pool, id);
+        self.length -= 1;
+    }
+
+    /// Iterates over the items in order. The list must not change meanwhile.
+    pub fn iter<'p>(
+        &self,
+        pool: &'p Pool<C::Item>,
+    ) -> impl Iterator<Item = Id<C::Item>> + use<'p, C> {
+        self.chain.iter(pool)
+    }
+
+    /// Copies the order, for a loop that changes the list.
+    pub fn to_vec(&self, pool: &Pool<C::Item>) -> Vec<Id<C::Item>> {
+        self.chain.to_vec(pool)
     }
 }
 

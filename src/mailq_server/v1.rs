@@ -144,7 +144,7 @@ impl Dump {
                     for vertex in scheduler.view().vertices_of(message) {
                         self.write_vertex(scheduler, now, &vertex, out);
                     }
-                    match message.name.number().checked_add(1) {
+                    match message.number().checked_add(1) {
                         Some(next) => self.next_number = next,
                         None => self.end_vertices(),
                     }
@@ -177,8 +177,8 @@ impl Dump {
         out: &mut Vec<u8>,
     ) {
         let key = self.shown.add(&queued.thread.destination);
-        let offsets = queued.vertex.recipients.pending();
-        push(out, format_args!("{key}:\t{}\t{}; ", queued.message.name, offsets.len()));
+        let offsets = queued.vertex.pending_offsets();
+        push(out, format_args!("{key}:\t{}\t{}; ", queued.message.name(), offsets.len()));
         let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
         out.extend_from_slice(offsets.join(",").as_bytes());
         out.extend_from_slice(b"\t#");

@@ -95,7 +95,7 @@ impl AgentModel {
             .vertices_of(message)
             .filter(|queued| queued.thread.destination == *destination);
         let took = now.since(agent.since);
-        for offset in of_job.flat_map(|queued| queued.vertex.recipients.pending()) {
+        for offset in of_job.flat_map(|queued| queued.vertex.pending_offsets()) {
             let outcome = RecordedOutcome::Death(end.clone());
             self.attempts.add(*in_run, offset, RecordedAttempt { outcome, took });
         }

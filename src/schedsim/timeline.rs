@@ -224,8 +224,8 @@ impl Timeline {
         let words = String::from_utf8_lossy(report.message);
         let text = format!("{} {}", report.status.word(), words.trim()).trim_end().to_string();
         let job = self.job_of(agent, core, |job| {
-            job.message.name.number() == report.number
-                && job.vertex.recipients.pending().contains(&report.offset)
+            job.message.number() == report.number
+                && job.vertex.pending_offsets().contains(&report.offset)
         });
         let entry = match job {
             Some(job) => {
@@ -307,9 +307,7 @@ impl Timeline {
         for (thread, queued) in present {
             let (to, ring) = (&thread.destination, view.ring_of(thread));
             let (offsets, reason) = match &queued {
-                Some(queued) => {
-                    (queued.vertex.recipients.pending(), Some(view.reason_of(queued.id)))
-                }
+                Some(queued) => (queued.vertex.pending_offsets(), Some(view.reason_of(queued.id))),
                 None => (Vec::new(), reason_of_thread(core, thread)),
             };
             let known = KnownState { offsets, clause: Some(ring.clause.clone()), reason };

@@ -297,7 +297,7 @@ impl<'s> Replay<'s> {
                 core.view().message(number).into_iter().flat_map(|m| core.view().vertices_of(m));
             let left = vertices.map(|queued| {
                 let host = queued.thread.destination.host().to_vec();
-                let offsets = queued.vertex.recipients.pending().into_iter();
+                let offsets = queued.vertex.pending_offsets().into_iter();
                 (
                     (number, String::from_utf8(host).expect("text")),
                     offsets.collect::<BTreeSet<u32>>(),

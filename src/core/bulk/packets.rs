@@ -10,7 +10,7 @@ use crate::action::Action;
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::operator::overrides::Author;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use crate::timers::Timer;
 use zsched_bulk::{JobId, PacketNumber};
 use zsched_format::time::Timestamp;
@@ -22,7 +22,7 @@ pub(crate) fn cancellation(now: Timestamp) -> Author {
 
 /// The packet that a message is, if it is one.
 pub(super) fn packet_of(queue: &Queue, message: MessageId) -> Option<PacketNumber> {
-    PacketNumber::of_message(queue.message(message).name.number())
+    PacketNumber::of_message(queue.message(message).number())
 }
 
 /// Numbers of recipients of a message that are final, and that have failed.
@@ -30,7 +30,8 @@ pub(super) fn packet_of(queue: &Queue, message: MessageId) -> Option<PacketNumbe
 /// `None` if some are not in memory.
 pub(super) fn outcomes_of(queue: &Queue, message: MessageId) -> Option<(u32, u32)> {
     let message = queue.message(message);
-    (!message.is_partial).then(|| (message.recipients - message.pending, message.failed))
+    (!message.is(MessageFlag::Partial))
+        .then(|| (message.recipients - message.pending, message.failed))
 }
 
 impl BulkJobs {
@@ -43,7 +44,7 @@ impl BulkJobs {
         if let Some(job) = self.job_of(queue, message) {
             let message = queue.message_mut(message);
             message.priority = job.priority();
-            message.is_kept_by_job = job.orders.is_paused;
+            message.set(MessageFlag::KeptByJob, job.orders.is_paused);
         }
     }
 
@@ -138,7 +139,9 @@ impl Job {
             queue.change_priority(cx, message, priority);
         }
         let message_ref = queue.message_mut(message);
-        match (std::mem::replace(&mut message_ref.is_kept_by_job, is_paused), is_paused) {
+        let was_paused = message_ref.is(MessageFlag::KeptByJob);
+        message_ref.set(MessageFlag::KeptByJob, is_paused);
+        match (was_paused, is_paused) {
             (false, true) => drop(queue.keep_back(cx.now, message)),
             (true, false) => drop(queue.let_go(cx, message)),
             // What is due passes the gate again.

@@ -11,7 +11,7 @@ use super::packets::packet_of;
 use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
-use crate::queue::{MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{MessageFlag, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
@@ -90,7 +90,7 @@ impl BulkJobs {
             && job.share() < MAX_SHARE
             && !job.passes(queue, dispatch, packet, vertex)
         {
-            queue.message_mut(message).is_kept_by_job = true;
+            queue.message_mut(message).set(MessageFlag::KeptByJob, true);
             queue.keep_back(now, message);
         }
     }
@@ -160,7 +160,7 @@ impl Job {
                 }
                 passed += 1;
                 self.gates.stop_waiting(packet);
-                queue.message_mut(message).is_kept_by_job = false;
+                queue.message_mut(message).set(MessageFlag::KeptByJob, false);
                 queue.let_go(cx, message);
             }
         }

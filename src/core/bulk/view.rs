@@ -153,8 +153,8 @@ impl<'s> JobView<'s> {
         for vertex in self.core.queue.message(message).vertices.iter(self.core.queue.vertices()) {
             let vertex = self.core.queue.vertex(vertex);
             match vertex.state {
-                VertexState::Fed => totals.at_work += vertex.pending,
-                _ if vertex.attempts > 0 => totals.deferred += vertex.pending,
+                VertexState::Fed => totals.at_work += vertex.pending(),
+                _ if vertex.attempts > 0 => totals.deferred += vertex.pending(),
                 _ => {}
             }
         }
@@ -193,7 +193,7 @@ impl<'s> JobView<'s> {
             for id in queue.message(message).vertices.iter(queue.vertices()) {
                 let vertex = queue.vertex(id);
                 let known = entry(&mut rest, &queue.thread(vertex.thread).destination);
-                known.queued += vertex.pending;
+                known.queued += vertex.pending();
                 if vertex.state != VertexState::Fed {
                     known.waiting.get_or_insert(id);
                 }

@@ -6,7 +6,7 @@ use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, AgentState, Dispatch, Owed};
 use crate::queue::attempt_records::{StatusChange, present_attempt};
-use crate::queue::{Queue, VertexId};
+use crate::queue::{MessageFlag, Queue, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
@@ -79,7 +79,7 @@ impl Dispatch {
     pub(crate) fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
         self.agents[agent].jobs().any(|vertex| {
             let message = queue.message(queue.vertex(vertex).message);
-            message.is_forgotten && message.name.number() == number
+            message.is(MessageFlag::Forgotten) && message.number() == number
         })
     }
 

@@ -96,7 +96,7 @@ impl Dispatch {
         }
         for (id, message) in queue.messages().iter() {
             let jobs = jobs.get(&id).copied().unwrap_or_default();
-            assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
+            assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name());
         }
         let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
         let mut channels: HashMap<_, AgentCount> = HashMap::new();

@@ -222,14 +222,14 @@ impl Dispatch {
         queue.feed(cx.now, vertex, ring);
         self.agents[agent].owed.push_back(Owed::Job(vertex));
         let vertex = queue.vertex(vertex);
-        let mut job = queue.message(vertex.message).name.path().into_bytes();
+        let mut job = queue.message(vertex.message).name().path().into_bytes();
         let has_packets = vertex.is_part();
         if queue.ring(ring).host.is_none() || has_packets {
             job.push(b'\t');
             job.extend_from_slice(queue.thread(vertex.thread).destination.host());
         }
         if has_packets {
-            let offsets = vertex.recipients.pending();
+            let offsets = vertex.pending_offsets();
             let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
             job.push(b'\t');
             job.extend_from_slice(offsets.join(",").as_bytes());

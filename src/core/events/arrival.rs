@@ -2,7 +2,7 @@
 
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
-use crate::queue::{MessageId, ThreadId, VertexId, VertexState};
+use crate::queue::{MessageFlag, MessageId, ThreadId, VertexId, VertexState};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::{Arrival, Group};
@@ -75,7 +75,7 @@ impl Scheduler {
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
             // Later chunks of a partial message may bring more of this group.
-            let is_open = self.queue.message(message).is_partial && packet_is_limited;
+            let is_open = self.queue.message(message).is(MessageFlag::Partial) && packet_is_limited;
             let is_part = is_open || offsets.len() < group.offsets.len();
             let vertex = self.queue.add_vertex(&mut self.cx, message, thread, (offsets, is_part));
             let known = self.admission.restore_vertex(&mut self.queue, message, restored, vertex);
@@ -100,9 +100,10 @@ impl Scheduler {
     /// Processes the arrival of another chunk of a partial message.
     pub(crate) fn take_chunk(&mut self, message: MessageId, mut arrival: Arrival) {
         let message_ref = self.queue.message_mut(message);
-        message_ref.owes_report |= arrival.report_due;
-        message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
-        message_ref.has_alternatives = arrival.has_alternatives;
+        message_ref.set_if(MessageFlag::OwesReport, arrival.report_due);
+        message_ref
+            .set_if(MessageFlag::HasUndeliverableLines, arrival.first_undeliverable.is_some());
+        message_ref.set(MessageFlag::HasAlternatives, arrival.has_alternatives);
         message_ref.last_recipient = message_ref.last_recipient.max(arrival.last_recipient);
         if arrival.is_chunk {
             message_ref.recipients += arrival.recipients;

@@ -19,7 +19,7 @@ impl Scheduler {
         self.queue.count_delay_notices(vertex, self.cx.now);
         let has_passed = self.queue.is_deadline_due(vertex, noted);
         let (expires, vertex_ref) = (self.queue.deadline(vertex), self.queue.vertex(vertex));
-        let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
+        let (message, offsets) = (vertex_ref.message, vertex_ref.pending_offsets());
         let (last, text) = match &vertex_ref.diagnosis {
             Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
             None => (&b""[..], &b"delivery was not tried yet"[..]),
@@ -109,7 +109,7 @@ impl Scheduler {
     /// `what` begins the text for the sender.
     pub(crate) fn expire_vertex(&mut self, vertex: VertexId, what: &str) {
         let message = self.queue.vertex(vertex).message;
-        let offsets = self.queue.vertex(vertex).recipients.pending();
+        let offsets = self.queue.vertex(vertex).pending_offsets();
         let age = LongDuration(self.cx.now.seconds_since(self.queue.message(message).modified));
         let text = match &self.queue.vertex(vertex).diagnosis {
             None => format!("{what} after {age}").into_bytes(),

@@ -1,7 +1,7 @@
 //! Messages that leave the spool, or are gone from it.
 
 use crate::Scheduler;
-use crate::queue::MessageId;
+use crate::queue::{MessageFlag, MessageId};
 use crate::timers::Timer;
 use std::io::ErrorKind;
 
@@ -13,16 +13,19 @@ impl Scheduler {
         self.admission.settle_alternatives(&mut self.queue, &mut self.cx, message);
         self.settle_report(message);
         let message_ref = self.queue.message(message);
-        match message_ref.is_complete() && !message_ref.is_removing {
-            true if message_ref.is_forgotten => self.queue.remove_message(message),
+        match message_ref.is_complete() && !message_ref.is(MessageFlag::Removing) {
+            true if message_ref.is(MessageFlag::Forgotten) => self.queue.remove_message(message),
             true => self.queue.remove_from_spool(&mut self.cx, message),
             false => self.admission.check_partial_soon(&self.queue, self.cx.now, message),
         }
     }
 
     pub(crate) fn removed(&mut self, number: u64, outcome: Result<(), ErrorKind>) {
-        let Some(message) =
-            self.queue.messages().find(number).filter(|id| self.queue.message(*id).is_removing)
+        let Some(message) = self
+            .queue
+            .messages()
+            .find(number)
+            .filter(|id| self.queue.message(*id).is(MessageFlag::Removing))
         else {
             return;
         };
@@ -54,7 +57,7 @@ impl Scheduler {
     /// Its unfinished recipients are dropped.
     pub(crate) fn forget(&mut self, message: MessageId) {
         self.queue.drop_recipients(&mut self.cx, message);
-        let number = self.queue.message(message).name.number();
+        let number = self.queue.message(message).number();
         for order in self.notes.forget(number) {
             self.orders.finish_order_part(&mut self.cx, order, None);
         }

@@ -142,8 +142,8 @@ fn export_messages(
             return Stage::UnclaimedThreads(None);
         };
         let message = scheduler.queue.message(message);
-        if message.name.number() != number {
-            (number, position) = (message.name.number(), 0);
+        if message.number() != number {
+            (number, position) = (message.number(), 0);
         }
         let vertices = message.vertices.iter(scheduler.queue.vertices()).skip(position).take(left);
         let mut seen = 0;

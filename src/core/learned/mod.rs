@@ -187,8 +187,7 @@ impl LearnedState {
         let Some(unclaimed) = &mut self.unclaimed else {
             return RestoreAction::Unknown;
         };
-        let (number, modified) =
-            (queue.message(message).name.number(), queue.message(message).modified);
+        let (number, modified) = (queue.message(message).number(), queue.message(message).modified);
         let destination = queue.thread(queue.vertex(vertex).thread).destination.clone();
         let learned = unclaimed.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
@@ -257,7 +256,7 @@ impl<'s> View<'s> {
         let message = self.core.queue.message(vertex.message);
         let (channel, host) = names(&self.core.queue.thread(vertex.thread).destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
-        let (number, modified) = (message.name.number(), message.modified);
+        let (number, modified) = (message.number(), message.modified);
         let (attempts, step) = (vertex.attempts.into(), vertex.step);
         let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)

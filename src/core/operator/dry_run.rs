@@ -3,7 +3,7 @@
 use crate::operator::order::Effect;
 use crate::operator::overrides::Scope;
 use crate::query::view::View;
-use crate::queue::VertexState;
+use crate::queue::{MessageFlag, VertexState};
 use zsched_spool::SpoolId;
 
 /// A change of holds that is to be tried out.
@@ -26,7 +26,7 @@ impl<'s> View<'s> {
             return Effect::default();
         };
         let mut effect = Effect::default();
-        if message.held {
+        if message.is(MessageFlag::Held) {
             return effect;
         }
         effect.messages = 1;
@@ -36,7 +36,7 @@ impl<'s> View<'s> {
                 VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
             };
-            *sum += vertex.pending;
+            *sum += vertex.pending();
         }
         effect
     }
@@ -45,7 +45,7 @@ impl<'s> View<'s> {
     pub fn dry_run_release(self, id: SpoolId) -> Effect {
         let message =
             self.core.queue.message_of(id).map(|message| self.core.queue.message(message));
-        let Some(message) = message.filter(|message| message.held) else {
+        let Some(message) = message.filter(|message| message.is(MessageFlag::Held)) else {
             return Effect::default();
         };
         let vertices = message
@@ -53,7 +53,7 @@ impl<'s> View<'s> {
             .iter(self.core.queue.vertices())
             .map(|vertex| self.core.queue.vertex(vertex));
         let held = vertices.filter(|vertex| vertex.state == VertexState::Held);
-        let recipients = held.map(|vertex| vertex.pending).sum();
+        let recipients = held.map(|vertex| vertex.pending()).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
     }
 
@@ -98,7 +98,7 @@ impl<'s> View<'s> {
                 effect.recipients += thread.recipients;
                 let fed = thread.fed.iter(self.core.queue.vertices());
                 effect.busy +=
-                    fed.map(|vertex| self.core.queue.vertex(vertex).pending).sum::<u32>();
+                    fed.map(|vertex| self.core.queue.vertex(vertex).pending()).sum::<u32>();
             }
         }
         effect

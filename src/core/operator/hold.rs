@@ -10,7 +10,7 @@
 use crate::Scheduler;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Author, Hold, MAX_OVERRIDES, OverrideChange, Overrides, Scope};
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use zsched_spool::SpoolId;
 
 impl Scheduler {
@@ -107,7 +107,7 @@ impl Overrides {
         }
         let id = queue.message(message).spool_id();
         let is_held = self.hold_of_message(id).is_some();
-        queue.message_mut(message).held = is_held;
+        queue.message_mut(message).set(MessageFlag::Held, is_held);
         let priority = self.priority_of(id);
         if let Some(priority) = priority {
             queue.message_mut(message).priority = priority;

@@ -8,7 +8,7 @@ use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
 use crate::outcome::notes::NoteContent;
 use crate::queue::attempt_records::StatusChange;
-use crate::queue::{AfterJob, MessageId, ThreadId, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageFlag, MessageId, ThreadId, VertexId, VertexState};
 use std::collections::BTreeSet;
 use zsched_spool::note::OutcomeKind;
 
@@ -29,7 +29,7 @@ impl Scheduler {
         for (_, vertices) in self.queue.resolve_targets(targets, &mut effect) {
             for vertex in vertices {
                 let thread = self.queue.vertex(vertex).thread;
-                let recipients = self.queue.vertex(vertex).pending;
+                let recipients = self.queue.vertex(vertex).pending();
                 let ring = self.queue.thread(thread).ring;
                 self.dispatch.retry_start_now(&mut self.queue, &mut self.cx, ring);
                 if self.queue.vertex(vertex).state == VertexState::Held
@@ -63,11 +63,12 @@ impl Scheduler {
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.queue.resolve_targets(targets, &mut effect) {
-            let is_partial = self.queue.message(message).is_partial;
+            let is_partial = self.queue.message(message).is(MessageFlag::Partial);
             let message_ref = self.queue.message(message);
             // Those that are tried after a recipient that fails now fail as well.
-            let has_alternatives = message_ref.has_alternatives && after_job == AfterJob::Expire;
-            let is_whole = whole.contains(&self.queue.message(message).name.number());
+            let has_alternatives =
+                message_ref.is(MessageFlag::HasAlternatives) && after_job == AfterJob::Expire;
+            let is_whole = whole.contains(&self.queue.message(message).number());
             let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
@@ -94,7 +95,7 @@ impl Scheduler {
         let (fed, not_fed): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
         let count =
-            |all: &[VertexId]| all.iter().map(|v| self.queue.vertex(*v).pending).sum::<u32>();
+            |all: &[VertexId]| all.iter().map(|v| self.queue.vertex(*v).pending()).sum::<u32>();
         let counts = (count(&not_fed), count(&fed));
         for vertex in fed {
             self.queue.set_after_job(vertex, after_job);
@@ -131,7 +132,7 @@ impl Scheduler {
         vertices: &[VertexId],
         (occasion, by): (OutcomeKind, &str),
     ) {
-        let pending = |vertex: &VertexId| self.queue.vertex(*vertex).recipients.pending();
+        let pending = |vertex: &VertexId| self.queue.vertex(*vertex).pending_offsets();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.admission.record_unloaded_finals(message, &offsets);
         self.bulk.recipients_removed(&self.queue, message, offsets.len() as u32);
@@ -143,14 +144,14 @@ impl Scheduler {
             _ => ("delete", StatusVerdict::Deleted, "deleted"),
         };
         for vertex in vertices {
-            let offsets = self.queue.vertex(*vertex).recipients.pending();
+            let offsets = self.queue.vertex(*vertex).pending_offsets();
             let text = format!("{text} by {by}");
             self.queue.status(
                 &mut self.cx,
                 *vertex,
                 StatusChange::without_attempt(&offsets, verdict, text.as_bytes()),
             );
-            for offset in self.queue.vertex(*vertex).recipients.pending() {
+            for offset in self.queue.vertex(*vertex).pending_offsets() {
                 self.queue.finish_recipient(&mut self.cx, *vertex, offset, state, false);
             }
         }

@@ -63,8 +63,8 @@ impl View<'_> {
         for vertex in message.vertices.iter(self.core.queue.vertices()) {
             let vertex = self.core.queue.vertex(vertex);
             match vertex.state {
-                VertexState::Fed => effect.busy += vertex.pending,
-                _ => effect.recipients += vertex.pending,
+                VertexState::Fed => effect.busy += vertex.pending(),
+                _ => effect.recipients += vertex.pending(),
             }
         }
         effect

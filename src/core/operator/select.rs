@@ -5,7 +5,7 @@
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
 use crate::query::view::{QueuedVertex, View};
-use crate::queue::{MessageId, VertexId};
+use crate::queue::{MessageFlag, MessageId, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -81,7 +81,7 @@ impl<'s> View<'s> {
                 *cursor = Cursor { number: None, rest: Vec::new() };
                 break;
             };
-            let found = self.core.queue.message(message).name.number();
+            let found = self.core.queue.message(message).number();
             if cursor.rest.is_empty() || found != number {
                 cursor.rest = self.core.queue.matching_vertices(selector, message);
                 selected.extend(self.core.queue.unread_message(selector, message));
@@ -105,7 +105,7 @@ impl<'s> View<'s> {
         self.core
             .queue
             .message_of(id)
-            .is_some_and(|message| !self.core.queue.message(message).is_removing)
+            .is_some_and(|message| !self.core.queue.message(message).is(MessageFlag::Removing))
     }
 
     /// The first message with this number or a higher one that may match.
@@ -128,7 +128,7 @@ impl MailFilter {
         let is_held = !self.on_hold || queued.is_on_hold();
         (is_held && self.destinations.as_ref().is_none_or(matches)).then(|| Selected {
             id: queued.message.spool_id(),
-            name: queued.message.name.clone(),
+            name: queued.message.name(),
             vertex: Some(queued.id),
             target: queued.target(),
         })

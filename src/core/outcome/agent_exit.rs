@@ -82,7 +82,7 @@ impl Scheduler {
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(vertex, agent, end);
-            } else if is_present && agent.deferrals >= self.queue.vertex(vertex).pending {
+            } else if is_present && agent.deferrals >= self.queue.vertex(vertex).pending() {
                 self.defer(vertex, Queue::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
                 self.defer(vertex, Queue::wait_for_destination);

@@ -6,7 +6,7 @@ use crate::Scheduler;
 use crate::context::Context;
 use crate::dispatch::AgentId;
 use crate::outcome::notes::{NoteContent, Notes};
-use crate::queue::{Diagnosis, MessageId, Queue, VertexId, VertexState};
+use crate::queue::{Diagnosis, MessageFlag, MessageId, Queue, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
@@ -162,7 +162,7 @@ impl Scheduler {
             let vertex = self.queue.vertex(*vertex);
             vertex.state != VertexState::Finished
                 && vertex.message == message
-                && vertex.recipients.is_pending(offset)
+                && vertex.is_pending(offset)
         };
         if let Some(job) = self.queue.job_covering_unloaded(&self.dispatch, agent, message, offset)
         {
@@ -201,7 +201,7 @@ impl Scheduler {
             ),
             // The agent has written the `d` line.
             ReportStatus::Ok2 | ReportStatus::Error2 => {
-                self.queue.message_mut(message).owes_report = true
+                self.queue.message_mut(message).set(MessageFlag::OwesReport, true)
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use crate::Scheduler;
 use crate::admission::Admission;
 use crate::context::Context;
 use crate::outcome::notes::{NoteContent, Notes};
-use crate::queue::{MessageId, Queue, VertexId};
+use crate::queue::{MessageFlag, MessageId, Queue, VertexId};
 use log::Level;
 use std::collections::BTreeSet;
 use zsched_spool::Arrival;
@@ -26,7 +26,7 @@ impl Scheduler {
             return self.queue.retry_alternatives(&mut self.cx, message);
         }
         message_ref.last_recipient = known.max(last);
-        message_ref.has_alternatives = arrival.has_alternatives;
+        message_ref.set(MessageFlag::HasAlternatives, arrival.has_alternatives);
         message_ref.recipients = arrival.recipients;
         for group in &mut arrival.groups {
             group.offsets.retain(|offset| (known + 1..=last).contains(offset));
@@ -59,7 +59,7 @@ impl Notes {
         message: MessageId,
         offset: u32,
     ) {
-        if queue.message(message).has_alternatives {
+        if queue.message(message).is(MessageFlag::HasAlternatives) {
             let content = NoteContent::without_text(vec![offset], OutcomeKind::FailedAlternative);
             self.note(queue, cx, message, content);
         }
@@ -75,9 +75,13 @@ impl Admission {
         message: MessageId,
     ) {
         let message_ref = queue.message(message);
-        let is_at_work = message_ref.notes > 0 || message_ref.jobs > 0 || message_ref.is_rereading;
-        if message_ref.wants_alternative && !is_at_work && !message_ref.is_removing {
-            queue.message_mut(message).wants_alternative = false;
+        let is_at_work =
+            message_ref.notes > 0 || message_ref.jobs > 0 || message_ref.is(MessageFlag::Rereading);
+        if message_ref.is(MessageFlag::WantsAlternative)
+            && !is_at_work
+            && !message_ref.is(MessageFlag::Removing)
+        {
+            queue.message_mut(message).set(MessageFlag::WantsAlternative, false);
             self.request_reread(queue, cx, message);
         }
     }

@@ -8,7 +8,7 @@ use crate::action::{Action, Note, NoteTicket};
 use crate::context::Context;
 use crate::operator::order::OrderTicket;
 use crate::query::view::View;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -79,10 +79,10 @@ impl Notes {
             *unwritten.entry(note.name.number()).or_default() += 1;
         }
         for (id, message) in queue.messages().iter() {
-            let number = message.name.number();
+            let number = message.number();
             let is_named = queue.messages().find(number) == Some(id);
             let notes = if is_named { unwritten.remove(&number) } else { None };
-            assert_eq!(message.notes, notes.unwrap_or_default(), "{}: notes", message.name);
+            assert_eq!(message.notes, notes.unwrap_or_default(), "{}: notes", message.name());
         }
         assert!(unwritten.is_empty(), "notes about messages that are gone: {unwritten:?}");
     }
@@ -98,7 +98,7 @@ impl Notes {
         let NoteContent { offsets, occasion, notary, text } = content;
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        let name = queue.message(message).name.clone();
+        let name = queue.message(message).name();
         let note = Note { ticket, name, offsets, occasion, time: cx.now, notary, message: text };
         queue.message_mut(message).notes += 1;
         self.unwritten.insert(ticket, note.clone());
@@ -193,7 +193,7 @@ impl Scheduler {
         }
         if let Some(message) = self.queue.messages().find(name.number()) {
             self.queue.message_mut(message).notes -= 1;
-            self.queue.message_mut(message).owes_report |= wrote;
+            self.queue.message_mut(message).set_if(MessageFlag::OwesReport, wrote);
         }
     }
 }

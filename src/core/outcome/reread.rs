@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::dispatch::AgentId;
 use crate::event::RereadResult;
 use crate::queue::attempt_records::StatusChange;
-use crate::queue::{MessageId, Queue, VertexId, VertexState};
+use crate::queue::{MessageFlag, MessageId, Queue, VertexId, VertexState};
 use log::Level;
 use std::collections::HashSet;
 use std::io;
@@ -41,11 +41,12 @@ impl Scheduler {
     }
 
     pub(crate) fn read_again(&mut self, number: u64, outcome: RereadResult) {
-        let is_awaited = |message: &MessageId| self.queue.message(*message).is_rereading;
+        let is_awaited =
+            |message: &MessageId| self.queue.message(*message).is(MessageFlag::Rereading);
         let Some(message) = self.queue.messages().find(number).filter(is_awaited) else {
             return;
         };
-        self.queue.message_mut(message).is_rereading = false;
+        self.queue.message_mut(message).set(MessageFlag::Rereading, false);
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.reconcile_with_disk(message, arrival),
@@ -90,9 +91,10 @@ impl Scheduler {
     }
 
     fn reconcile_with_disk(&mut self, message: MessageId, arrival: Arrival) {
-        self.queue.message_mut(message).owes_report |= arrival.report_due;
-        self.queue.message_mut(message).has_undeliverable_lines |=
-            arrival.first_undeliverable.is_some();
+        self.queue.message_mut(message).set_if(MessageFlag::OwesReport, arrival.report_due);
+        self.queue
+            .message_mut(message)
+            .set_if(MessageFlag::HasUndeliverableLines, arrival.first_undeliverable.is_some());
         // Failures of which the notes were not written yet are not in the file.
         let failed = &mut self.queue.message_mut(message).failed;
         *failed = arrival.failed.max(*failed);
@@ -104,7 +106,7 @@ impl Scheduler {
             if self.queue.vertex(vertex).state == VertexState::Fed {
                 continue;
             }
-            let mut gone = self.queue.vertex(vertex).recipients.pending();
+            let mut gone = self.queue.vertex(vertex).pending_offsets();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
             self.queue.status(
@@ -140,9 +142,9 @@ impl Admission {
             return;
         }
         let message = queue.message_mut(message);
-        if !message.is_rereading && !message.is_removing {
-            message.is_rereading = true;
-            let name = message.name.clone();
+        if !message.is(MessageFlag::Rereading) && !message.is(MessageFlag::Removing) {
+            message.set(MessageFlag::Rereading, true);
+            let name = message.name();
             cx.act(Action::ReadAgain(name));
         }
     }
@@ -152,7 +154,7 @@ impl Admission {
     /// A partial message is read on when its recipients have their turn.
     pub(crate) fn changed_on_disk(&mut self, queue: &mut Queue, cx: &mut Context, number: u64) {
         if let Some(message) = queue.messages().find(number)
-            && !queue.message(message).is_partial
+            && !queue.message(message).is(MessageFlag::Partial)
         {
             self.request_reread(queue, cx, message);
         }

@@ -11,7 +11,7 @@ use crate::Scheduler;
 use crate::action::{Action, SenderReportTicket};
 use crate::context::Context;
 use crate::query::view::View;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -64,12 +64,13 @@ impl SenderReports {
     pub fn check(&self, queue: &Queue) {
         for (id, message) in queue.messages().iter() {
             let is_requested = message.report == SenderReportState::Requested;
-            assert_eq!(self.has(id), is_requested, "{}: report", message.name);
+            assert_eq!(self.has(id), is_requested, "{}: report", message.name());
             let has_failed = message.report == SenderReportState::Failed;
-            assert_eq!(self.failed.contains(&id), has_failed, "{}", message.name);
-            let is_done = message.is_removing || message.is_forgotten;
-            let is_idle = message.owes_report && message.report == SenderReportState::None;
-            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
+            assert_eq!(self.failed.contains(&id), has_failed, "{}", message.name());
+            let is_done = message.is(MessageFlag::Removing) || message.is(MessageFlag::Forgotten);
+            let is_idle =
+                message.is(MessageFlag::OwesReport) && message.report == SenderReportState::None;
+            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name());
         }
     }
 
@@ -85,7 +86,7 @@ impl SenderReports {
         message: MessageId,
     ) -> bool {
         let message_ref = queue.message(message);
-        let is_owed = message_ref.owes_report
+        let is_owed = message_ref.is(MessageFlag::OwesReport)
             && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
         if is_owed {
             self.request_report(queue, cx, message);
@@ -107,7 +108,7 @@ impl SenderReports {
         let message_ref = queue.message_mut(message);
         message_ref.report = SenderReportState::Requested;
         // Lines that are written from now on may come too late for this report.
-        message_ref.owes_report = false;
+        message_ref.set(MessageFlag::OwesReport, false);
         self.failed.remove(&message);
         self.waiting.insert(message);
         self.start_reports(queue, cx);
@@ -121,7 +122,7 @@ impl SenderReports {
             let ticket = self.last_ticket;
             self.at_work.insert(ticket, Some(message));
             let message = queue.message(message);
-            let (name, is_finished) = (message.name.clone(), message.is_finished());
+            let (name, is_finished) = (message.name(), message.is_finished());
             cx.act(Action::Report { ticket, name, is_finished });
         }
     }
@@ -132,8 +133,12 @@ impl Scheduler {
     pub(crate) fn settle_report(&mut self, message: MessageId) {
         let message_ref = self.queue.message(message);
         let is_finished = message_ref.is_finished();
-        let is_owed = message_ref.owes_report || (is_finished && message_ref.has_unnoted_failures);
-        if !is_owed || message_ref.is_removing || message_ref.is_forgotten {
+        let is_owed = message_ref.is(MessageFlag::OwesReport)
+            || (is_finished && message_ref.is(MessageFlag::HasUnnotedFailures));
+        if !is_owed
+            || message_ref.is(MessageFlag::Removing)
+            || message_ref.is(MessageFlag::Forgotten)
+        {
             return;
         }
         match message_ref.report {
@@ -166,21 +171,21 @@ impl Scheduler {
         let Some(message) = message else {
             return;
         };
-        let name = self.queue.message(message).name.clone();
+        let name = self.queue.message(message).name();
         match outcome {
             Ok(left) => {
                 self.notes.write_succeeded(name.number());
                 let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
-                message.owes_report |= left.lines;
-                message.has_unnoted_failures = left.unnoted_failures;
+                message.set_if(MessageFlag::OwesReport, left.lines);
+                message.set(MessageFlag::HasUnnotedFailures, left.unnoted_failures);
             }
             Err(ErrorKind::NotFound) => {
                 let text = format!("{name}: the message is gone, and with it a report");
                 self.cx.log(Level::Error, text);
                 let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
-                message.has_unnoted_failures = false;
+                message.set(MessageFlag::HasUnnotedFailures, false);
             }
             Err(ErrorKind::InvalidData) => {
                 let text =
@@ -188,7 +193,7 @@ impl Scheduler {
                 self.cx.log(Level::Error, text);
                 let message = self.queue.message_mut(message);
                 message.report = SenderReportState::None;
-                message.has_undeliverable_lines = true;
+                message.set(MessageFlag::HasUndeliverableLines, true);
             }
             Err(error) => {
                 let why = match error {
@@ -202,7 +207,7 @@ impl Scheduler {
                 self.sender_reports.failed.insert(message);
                 let message_ref = self.queue.message_mut(message);
                 message_ref.report = SenderReportState::Failed;
-                message_ref.owes_report = true;
+                message_ref.set(MessageFlag::OwesReport, true);
                 self.cx
                     .timers
                     .add(self.cx.now + self.cx.settings.failed_write, Timer::Report(message));

@@ -101,7 +101,7 @@ impl AgeSurvey {
         }
         let age = self.now.seconds_since(queue.message(vertex.message).modified);
         let place = self.limits.partition_point(|limit| *limit <= age);
-        let recipients = u64::from(vertex.pending);
+        let recipients = u64::from(vertex.pending());
         for counts in row.into_iter().map(|(_, counts)| counts).chain([&mut self.total]) {
             counts.recipients += recipients;
             counts.ages[place] += recipients;

@@ -2,7 +2,7 @@
 
 use crate::dispatch::AgentId;
 use crate::query::view::View;
-use crate::queue::Destination;
+use crate::queue::{Destination, MessageFlag};
 use zsched_spool::{Arrival, Group};
 
 impl<'s> View<'s> {
@@ -16,27 +16,32 @@ impl<'s> View<'s> {
 
     /// All messages with their unfinished recipients, as new arrivals.
     pub fn arrivals(self) -> impl Iterator<Item = Arrival> + 's {
-        let queued = self.core.queue.messages().iter().filter(|(_, message)| !message.is_forgotten);
+        let queued = self
+            .core
+            .queue
+            .messages()
+            .iter()
+            .filter(|(_, message)| !message.is(MessageFlag::Forgotten));
         queued.map(move |(id, message)| {
             let groups = self.vertices_of(message).map(|queued| Group {
                 channel: queued.thread.destination.channel().into(),
                 host: queued.thread.destination.host().into(),
-                offsets: queued.vertex.recipients.pending(),
+                offsets: queued.vertex.pending_offsets(),
             });
             Arrival {
                 next_offset: None,
                 max_unread: 0,
                 is_chunk: false,
-                name: message.name.clone(),
+                name: message.name(),
                 modified: message.modified,
                 created: message.created,
                 priority: message.priority,
-                report_due: message.owes_report,
+                report_due: message.is(MessageFlag::OwesReport),
                 delay_noted: None,
                 deliver_by: message.deliver_by(),
                 schedule: self.core.queue.messages().schedules.arrival_schedule(id),
                 first_undeliverable: None,
-                has_alternatives: message.has_alternatives,
+                has_alternatives: message.is(MessageFlag::HasAlternatives),
                 last_recipient: message.last_recipient,
                 etrn_hosts: Vec::new(),
                 recipients: message.recipients,

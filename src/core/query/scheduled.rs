@@ -2,7 +2,7 @@
 
 use crate::query::view::View;
 use crate::query::why::{MAX_COUNTED, Reason, Wait, Why};
-use crate::queue::{MessageId, Thread};
+use crate::queue::{MessageFlag, MessageId, Thread};
 use zsched_bulk::PacketNumber;
 
 impl<'s> View<'s> {
@@ -11,9 +11,9 @@ impl<'s> View<'s> {
         let messages = self.core.queue.messages();
         let message = &messages[id];
         match messages.schedules.next_opening(id, self.core.cx.now) {
-            _ if message.held => Reason::Held,
-            Some(at) if message.is_scheduled => Reason::Scheduled(at),
-            _ if message.is_kept_by_job => Reason::Job,
+            _ if message.is(MessageFlag::Held) => Reason::Held,
+            Some(at) if message.is(MessageFlag::Scheduled) => Reason::Scheduled(at),
+            _ if message.is(MessageFlag::KeptByJob) => Reason::Job,
             _ if message.is_kept() => Reason::Kept,
             _ => Reason::Turn,
         }
@@ -21,7 +21,7 @@ impl<'s> View<'s> {
 
     /// What a packet's job keeps it back for.
     pub(super) fn why_kept_by_job(self, message: MessageId) -> Why {
-        let number = self.core.queue.message(message).name.number();
+        let number = self.core.queue.message(message).number();
         let job = PacketNumber::of_message(number).map(|packet| packet.job);
         let job = job.and_then(|job| self.bulk_job(job));
         job.map_or(Why::Turn, |job| Why::Job { job: job.id, is_paused: job.is_paused() })

@@ -13,7 +13,7 @@ use zsched_spool::SpoolId;
 
 pub use crate::dispatch::agent::Agent;
 pub use crate::dispatch::ring_agents::RingAgents;
-pub use crate::queue::message::Message;
+pub use crate::queue::message::{Message, MessageFlag};
 pub use crate::queue::ring::{Ring, RingId};
 pub use crate::queue::thread::{Thread, ThreadId};
 pub use crate::queue::vertex::{Vertex, VertexId, VertexState};
@@ -40,7 +40,7 @@ impl<'s> QueuedVertex<'s> {
     pub fn place(&self) -> &'static str {
         match self.vertex.state {
             VertexState::Fed | VertexState::Finished => "with-agent",
-            VertexState::Held if self.message.held => "held",
+            VertexState::Held if self.message.is(MessageFlag::Held) => "held",
             VertexState::Due | VertexState::Waiting if self.thread.held => "held",
             VertexState::Due => "due",
             VertexState::Waiting | VertexState::Held => "waiting",
@@ -65,7 +65,7 @@ impl<'s> QueuedVertex<'s> {
 
     /// Its recipients, as the target of an order.
     pub fn target(&self) -> Target {
-        let (number, destination) = (self.message.name.number(), &self.thread.destination);
+        let (number, destination) = (self.message.number(), &self.thread.destination);
         Target { number, destination: Some(destination.clone()), is_whole: false }
     }
 }
@@ -134,7 +134,7 @@ impl<'s> View<'s> {
         let digits = || id[..id.bytes().take_while(u8::is_ascii_digit).count()].parse().ok();
         let number = SpoolId::number_in(id).or_else(digits)?;
         let message = self.message(number)?;
-        let path = message.name.to_string();
+        let path = message.name().to_string();
         let name = path.rsplit('/').next().unwrap_or_default();
         (name == id || message.spool_id().to_string() == id).then_some(number)
     }
@@ -157,7 +157,7 @@ impl<'s> View<'s> {
 
     /// A vertex of the message of a number.
     pub fn vertex_in_message(self, number: u64, id: VertexId) -> Option<QueuedVertex<'s>> {
-        self.vertex(id).filter(|queued| queued.message.name.number() == number)
+        self.vertex(id).filter(|queued| queued.message.number() == number)
     }
 
     /// A vertex of a thread.

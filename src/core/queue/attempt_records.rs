@@ -71,7 +71,7 @@ impl Queue {
         vertex: VertexId,
         text: &str,
     ) {
-        let offsets = self.vertices[vertex].recipients.pending();
+        let offsets = self.vertices[vertex].pending_offsets();
         let change = StatusChange {
             offsets: &offsets,
             verdict: StatusVerdict::Unreported,
@@ -100,7 +100,7 @@ impl Queue {
         };
         let record = StatusRecord {
             time: cx.now,
-            name: message.name.clone(),
+            name: message.name(),
             modified: message.modified,
             created: message.created,
             destination: thread.destination.clone(),

@@ -1,6 +1,6 @@
 //! Invariants of the queue between any two events.
 
-use crate::queue::{Message, Queue, VertexState};
+use crate::queue::{Message, MessageFlag, Queue, VertexState};
 use std::collections::BTreeMap;
 
 impl Queue {
@@ -20,18 +20,25 @@ impl Queue {
                 let vertex = &self.vertices[vertex];
                 assert_eq!(vertex.message, id, "a vertex is in the list of another message");
                 assert_ne!(vertex.state, VertexState::Finished, "a spent vertex is in a message");
-                assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
-                assert!(vertex.pending > 0, "a vertex has no recipient left, but is not finished");
-                pending += vertex.pending;
+                assert_eq!(vertex.pending() as usize, vertex.pending_offsets().len());
+                assert!(
+                    vertex.pending() > 0,
+                    "a vertex has no recipient left, but is not finished"
+                );
+                pending += vertex.pending();
             }
-            assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
+            assert_eq!(message.pending, pending, "{}: pending recipients", message.name());
             check_alternatives(message);
             let is_over = message.is_complete();
-            assert!(message.is_removing || !is_over, "{} is complete, but stays", message.name);
+            assert!(
+                message.is(MessageFlag::Removing) || !is_over,
+                "{} is complete, but stays",
+                message.name()
+            );
         }
         let mut seconds = BTreeMap::new();
         for (id, message) in self.messages.iter() {
-            if self.messages.find(message.name.number()) == Some(id) {
+            if self.messages.find(message.number()) == Some(id) {
                 *seconds.entry(message.modified.seconds()).or_insert(0) += 1;
             }
         }
@@ -66,7 +73,7 @@ impl Queue {
             }
             assert_eq!(thread.vertices(&self.vertices).count(), thread.len());
             let recipients: u32 =
-                thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
+                thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending()).sum();
             assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
             let vertices = thread.vertices(&self.vertices);
             let deferred: u32 = vertices.map(|vertex| self.vertices[vertex].deferred()).sum();
@@ -80,8 +87,8 @@ impl Queue {
 
 /// Checks that a failed recipient with alternatives waits for something.
 fn check_alternatives(message: &Message) {
-    let is_at_work = message.notes > 0 || message.jobs > 0 || message.is_rereading;
-    let is_leaving = message.is_removing || message.is_forgotten;
-    let waits = is_at_work || is_leaving || !message.wants_alternative;
-    assert!(waits, "{}: its alternatives wait for nothing", message.name);
+    let is_at_work = message.notes > 0 || message.jobs > 0 || message.is(MessageFlag::Rereading);
+    let is_leaving = message.is(MessageFlag::Removing) || message.is(MessageFlag::Forgotten);
+    let waits = is_at_work || is_leaving || !message.is(MessageFlag::WantsAlternative);
+    assert!(waits, "{}: its alternatives wait for nothing", message.name());
 }

@@ -4,7 +4,9 @@ use crate::action::Action;
 use crate::context::Context;
 use crate::dispatch::window::WindowId;
 use crate::dispatch::{Agent, AgentId};
-use crate::queue::{AfterJob, Diagnosis, Queue, RingId, ThreadId, Vertex, VertexId, VertexState};
+use crate::queue::{
+    AfterJob, Diagnosis, MessageFlag, Queue, RingId, ThreadId, Vertex, VertexId, VertexState,
+};
 use zsched_config::JobOrder;
 use zsched_format::time::Timestamp;
 
@@ -21,7 +23,7 @@ impl Queue {
         vertex.fed_at(now);
         // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
         // is too large for a packet stays whole.
-        vertex.set_part(vertex.is_part() || vertex.pending <= self.rings[ring].clause.packet);
+        vertex.set_part(vertex.is_part() || vertex.pending() <= self.rings[ring].clause.packet);
     }
 
     /// Counts an agent that begins to work on a thread.
@@ -136,8 +138,8 @@ impl Queue {
         for vertex in agent.jobs() {
             let message = &self.messages[self.vertices[vertex].message];
             let is_finished = self.vertices[vertex].state == VertexState::Finished;
-            if !is_finished || message.is_partial {
-                cx.act(Action::ClearLocks { name: message.name.clone(), pid });
+            if !is_finished || message.is(MessageFlag::Partial) {
+                cx.act(Action::ClearLocks { name: message.name(), pid });
             }
         }
     }

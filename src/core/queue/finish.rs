@@ -4,7 +4,7 @@
 
 use crate::action::{Action, Statistics};
 use crate::context::Context;
-use crate::queue::{Queue, Vertex, VertexId, VertexState};
+use crate::queue::{MessageFlag, Queue, Vertex, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
 impl Queue {
@@ -25,11 +25,11 @@ impl Queue {
 
     /// Drops a recipient, and its vertex with the last one.
     pub(crate) fn drop_recipient(&mut self, cx: &mut Context, vertex: VertexId, offset: u32) {
-        if !self.vertices[vertex].recipients.finish(offset) {
+        let was_pending = self.change_vertex(vertex, |vertex| vertex.finish_recipient(offset));
+        if !was_pending {
             return;
         }
-        self.change_vertex(vertex, |vertex| vertex.pending -= 1);
-        let Vertex { message, thread, pending: left, .. } = self.vertices[vertex];
+        let Vertex { message, thread, .. } = self.vertices[vertex];
         self.messages[message].pending -= 1;
         self.adjust_recipients(thread, -1);
         cx.counters.recipients_out += 1;
@@ -37,7 +37,7 @@ impl Queue {
         if !self.unread.is_empty() {
             self.rings.mark_room(self.threads[thread].ring);
         }
-        if left == 0 {
+        if self.vertices[vertex].pending() == 0 {
             self.end_vertex(cx.now, vertex);
         }
     }
@@ -66,7 +66,10 @@ impl Queue {
         let vertex = &self.vertices[vertex];
         let message = &mut self.messages[vertex.message];
         message.failed += u32::from(failed);
-        message.wants_alternative |= failed && message.has_alternatives;
+        message.set_if(
+            MessageFlag::WantsAlternative,
+            failed && message.is(MessageFlag::HasAlternatives),
+        );
         let statistics = Statistics {
             spool_id: message.spool_id(),
             created: message.created,

@@ -152,7 +152,7 @@ impl Queue {
         {
             return;
         }
-        let number = self.messages[vertex_ref.message].name.number();
+        let number = self.messages[vertex_ref.message].number();
         if self.threads[thread].retry.deferrals.add(number) {
             let cause = self.cause(cx.now, pid, vertex, diagnosis);
             let reason = UnreachableReason::AllDeferred;

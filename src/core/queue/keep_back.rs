@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{Hold, MAX_HELD_MESSAGES, OverrideChange, Overrides, Scope};
-use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageFlag, MessageId, Queue, ThreadId, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
@@ -36,14 +36,14 @@ impl Queue {
         let Some(message) = self.message_of(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        if self.messages[message].held {
+        if self.messages[message].is(MessageFlag::Held) {
             return Effect::refused(OrderRefusal::Already);
         }
         if overrides.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         overrides.change(OverrideChange::Hold(hold));
-        self.messages[message].held = true;
+        self.messages[message].set(MessageFlag::Held, true);
         self.keep_back(now, message)
     }
 
@@ -51,7 +51,7 @@ impl Queue {
     pub(crate) fn keep_back(&mut self, now: Timestamp, message: MessageId) -> Effect {
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            let recipients = self.vertices[vertex].pending;
+            let recipients = self.vertices[vertex].pending();
             if self.vertices[vertex].state == VertexState::Fed {
                 effect.busy += recipients;
                 continue;
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     pub(crate) fn release_message(&mut self, cx: &mut Context, message: MessageId) -> Effect {
-        self.messages[message].held = false;
+        self.messages[message].set(MessageFlag::Held, false);
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             if self.vertices[vertex].state == VertexState::Held {
                 self.vertices[vertex].after_job = AfterJob::OneMoreTry;
@@ -80,7 +80,7 @@ impl Queue {
         }
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             if self.vertices[vertex].state == VertexState::Held {
-                effect.recipients += self.vertices[vertex].pending;
+                effect.recipients += self.vertices[vertex].pending();
                 self.let_vertex_go(cx, vertex);
             }
         }

@@ -1,16 +1,17 @@
 //! Messages: a control file and its message file.
 
-use crate::list::List;
+use crate::list::Chain;
 use crate::outcome::sender_reports::SenderReportState;
 use crate::pool::{Id, Pool};
 use crate::queue::MessageChain;
+use crate::queue::number_index::NumberIndex;
 use crate::queue::schedule::Schedules;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::priority::KEPT_PRIORITY;
 use zsched_format::time::Timestamp;
-use zsched_spool::{Arrival, Deadline, SpoolId, SpoolName};
+use zsched_spool::{Arrival, Deadline, HashFolder, SpoolId, SpoolName};
 
 /// The number of a message in memory.
 ///
@@ -18,16 +19,20 @@ use zsched_spool::{Arrival, Deadline, SpoolId, SpoolName};
 pub type MessageId = Id<Message>;
 
 /// A message that is not finished yet.
+///
+/// There may be millions in memory, so its fields are small.
 #[derive(Serialize, Deserialize)]
 pub struct Message {
-    /// Name of its files.
-    pub name: SpoolName,
+    number: u64,
+    folder: HashFolder,
+    /// What hardly any message has.
+    rare: Option<Box<RareFields>>,
     /// When its message file was last modified.
     pub modified: Timestamp,
     /// When it was routed.
     pub created: Timestamp,
     /// Its recipients, by destination.
-    pub vertices: List<MessageChain>,
+    pub vertices: Chain<MessageChain>,
     /// Recipients in its control file, finished ones included.
     pub recipients: u32,
     /// Recipients that are not finished.
@@ -40,81 +45,119 @@ pub struct Message {
     ///
     /// An agent may write to the control file until then, even after its last report.
     pub jobs: u32,
+    /// Offset of the last recipient line that was read.
+    pub last_recipient: u32,
     /// Priority, 0 (most urgent) to 9, or [`KEPT_PRIORITY`].
     pub priority: u8,
-    /// The times that its sender has set do not allow delivery now ([`crate::queue::schedule`]).
-    pub is_scheduled: bool,
-    /// Its bulk job keeps it back: it is paused, or has its share of agents ([`crate::bulk`]).
-    pub is_kept_by_job: bool,
-    /// Its control file has a `d` line that is not reported to the sender.
-    pub owes_report: bool,
-    /// It may have failures without a `d` line, which are noted when it is finished.
-    pub has_unnoted_failures: bool,
-    /// The deadline that its sender has set, in seconds since the epoch; 0 is none.
-    deadline: u32,
-    /// It fails at that deadline.
-    fails_at_deadline: bool,
-    /// What happens to that report.
+    /// What happens to the report of a `d` line.
     pub report: SenderReportState,
+    flags: u16,
+}
+
+/// Fields of a message that are in memory only if one of them is set.
+#[derive(Serialize, Deserialize)]
+struct RareFields {
+    /// Its name with its folder, if that is not just the folder and the number.
+    name: Option<SpoolName>,
+    /// The deadline that its sender has set.
+    deadline: Option<Deadline>,
+}
+
+/// Reasons for which no agent gets a message.
+const KEPT: [MessageFlag; 3] = [MessageFlag::Held, MessageFlag::Scheduled, MessageFlag::KeptByJob];
+
+/// What is true of a message or not: a bit of its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageFlag {
+    /// The times that its sender has set do not allow delivery now ([`crate::queue::schedule`]).
+    Scheduled,
+    /// Its bulk job keeps it back: it is paused, or has its share of agents ([`crate::bulk`]).
+    KeptByJob,
+    /// Its control file has a `d` line that is not reported to the sender.
+    OwesReport,
+    /// It may have failures without a `d` line, which are noted when it is finished.
+    HasUnnotedFailures,
     /// Its control file has lines that cannot be delivered.
-    pub has_undeliverable_lines: bool,
+    HasUndeliverableLines,
     /// A failed recipient may have an alternative that is tried next.
-    pub has_alternatives: bool,
+    HasAlternatives,
     /// A recipient has failed: its file is read again for the next alternative.
     ///
     /// That comes when its notes are written and its jobs are over.
-    pub wants_alternative: bool,
-    /// Offset of the last recipient line that was read.
-    pub last_recipient: u32,
+    WantsAlternative,
     /// An operator holds it.
-    pub held: bool,
+    Held,
     /// Its control file is being read again.
-    pub is_rereading: bool,
+    Rereading,
     /// It is being removed from the spool.
-    pub is_removing: bool,
+    Removing,
     /// Only some of its recipients are in memory: see [`crate::admission::partial`].
-    pub is_partial: bool,
+    Partial,
     /// It is no longer in the spool.
     ///
     /// Only its jobs keep it in memory.
-    pub is_forgotten: bool,
+    Forgotten,
 }
 
 impl Message {
     pub(crate) fn new(arrival: &Arrival) -> Message {
-        Message {
-            name: arrival.name.clone(),
+        let custom_name = arrival.name.nonnumeric_base().map(|_| arrival.name.clone());
+        let deadline = arrival.deliver_by.filter(|deadline| deadline.at > 0);
+        let is_rare = custom_name.is_some() || deadline.is_some();
+        let rare = RareFields { name: custom_name, deadline };
+        let mut message = Message {
+            number: arrival.name.number(),
+            folder: arrival.name.folder(),
+            rare: is_rare.then(|| Box::new(rare)),
             modified: arrival.modified,
             created: arrival.created,
-            vertices: List::new(),
+            vertices: Chain::new(),
             recipients: arrival.recipients,
             pending: 0,
             failed: arrival.failed,
             notes: 0,
             jobs: 0,
-            priority: arrival.priority,
-            is_scheduled: false,
-            is_kept_by_job: false,
-            owes_report: arrival.report_due,
-            has_unnoted_failures: false,
-            deadline: arrival.deliver_by.map_or(0, |deadline| deadline.at),
-            fails_at_deadline: arrival.deliver_by.is_some_and(|deadline| deadline.returns),
-            report: SenderReportState::None,
-            has_undeliverable_lines: arrival.first_undeliverable.is_some(),
-            has_alternatives: arrival.has_alternatives,
-            wants_alternative: false,
             last_recipient: arrival.last_recipient,
-            held: false,
-            is_rereading: false,
-            is_removing: false,
-            is_partial: false,
-            is_forgotten: false,
-        }
+            priority: arrival.priority,
+            report: SenderReportState::None,
+            flags: 0,
+        };
+        message.set(MessageFlag::OwesReport, arrival.report_due);
+        message.set(MessageFlag::HasUndeliverableLines, arrival.first_undeliverable.is_some());
+        message.set(MessageFlag::HasAlternatives, arrival.has_alternatives);
+        message
+    }
+
+    /// The number at the beginning of its name.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Name of its files.
+    pub fn name(&self) -> SpoolName {
+        let custom = self.rare.as_ref().and_then(|rare| rare.name.clone());
+        custom.unwrap_or_else(|| SpoolName::plain(self.folder, self.number))
+    }
+
+    /// Returns true if a flag is set.
+    pub fn is(&self, flag: MessageFlag) -> bool {
+        self.flags & (1 << flag as u16) != 0
+    }
+
+    /// Sets a flag, or clears it.
+    pub fn set(&mut self, flag: MessageFlag, value: bool) {
+        let bit = 1 << flag as u16;
+        self.flags = if value { self.flags | bit } else { self.flags & !bit };
+    }
+
+    /// Sets a flag if the condition is true.
+    pub fn set_if(&mut self, flag: MessageFlag, condition: bool) {
+        self.set(flag, condition || self.is(flag));
     }
 
     /// The short text that names it in logs and reports.
     pub fn spool_id(&self) -> SpoolId {
-        SpoolId { number: self.name.number(), modified: self.modified }
+        SpoolId { number: self.number, modified: self.modified }
     }
 
     /// Returns true if none of it is given to an agent now.
@@ -123,13 +166,12 @@ impl Message {
     /// its priority is `z`.
     pub fn is_kept(&self) -> bool {
         let is_of_low_priority = self.priority >= KEPT_PRIORITY;
-        self.held || self.is_scheduled || self.is_kept_by_job || is_of_low_priority
+        is_of_low_priority || KEPT.iter().any(|flag| self.is(*flag))
     }
 
     /// The deadline that its sender has set.
     pub fn deliver_by(&self) -> Option<Deadline> {
-        let Message { deadline: at, fails_at_deadline: returns, .. } = *self;
-        (at > 0).then_some(Deadline { at, returns })
+        self.rare.as_ref()?.deadline
     }
 
     /// When it fails, if its sender has set such a deadline.
@@ -148,7 +190,8 @@ impl Message {
     pub fn is_complete(&self) -> bool {
         self.is_finished()
             && self.report == SenderReportState::None
-            && (self.is_forgotten || !(self.owes_report || self.has_unnoted_failures))
+            && (self.is(MessageFlag::Forgotten)
+                || !(self.is(MessageFlag::OwesReport) || self.is(MessageFlag::HasUnnotedFailures)))
     }
 
     /// Returns true if nothing happens to its recipients any more.
@@ -156,9 +199,9 @@ impl Message {
         self.pending == 0
             && self.notes == 0
             && self.jobs == 0
-            && !self.is_rereading
-            && !self.is_partial
-            && !self.wants_alternative
+            && !self.is(MessageFlag::Rereading)
+            && !self.is(MessageFlag::Partial)
+            && !self.is(MessageFlag::WantsAlternative)
     }
 }
 
@@ -168,7 +211,7 @@ impl Message {
 #[derive(Default, Serialize, Deserialize)]
 pub struct Messages {
     pool: Pool<Message>,
-    by_number: BTreeMap<u64, MessageId>,
+    by_number: NumberIndex,
     /// Number of messages in `by_number` that were modified in each second.
     ///
     /// It gives the oldest message without a look at all of them.
@@ -183,7 +226,7 @@ pub struct Messages {
 
 impl Messages {
     pub fn insert(&mut self, message: Message) -> MessageId {
-        let number = message.name.number();
+        let number = message.number;
         *self.by_second.entry(message.modified.seconds()).or_default() += 1;
         let id = self.pool.insert(message);
         self.changed.push_back(id);
@@ -208,9 +251,9 @@ impl Messages {
 
     /// Makes the number of this message available to another one.
     pub fn release_number(&mut self, id: MessageId) {
-        let number = self.pool[id].name.number();
-        if self.by_number.get(&number) == Some(&id) {
-            self.by_number.remove(&number);
+        let number = self.pool[id].number;
+        if self.by_number.get(number) == Some(id) {
+            self.by_number.remove(number);
             self.forget_second(self.pool[id].modified.seconds());
         }
     }
@@ -235,12 +278,12 @@ impl Messages {
     }
 
     pub fn find(&self, number: u64) -> Option<MessageId> {
-        self.by_number.get(&number).copied()
+        self.by_number.get(number)
     }
 
     /// The first message whose number is `number` or higher.
     pub fn at_or_after(&self, number: u64) -> Option<MessageId> {
-        self.by_number.range(number..).next().map(|(_, id)| *id)
+        self.by_number.at_or_after(number)
     }
 
     /// Number of messages, without the forgotten ones.

@@ -9,14 +9,14 @@
 use crate::action::Action;
 use crate::context::Context;
 use crate::outcome::sender_reports::SenderReportState;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use log::Level;
 
 impl Queue {
     /// Drops the unfinished recipients of a message.
     pub(crate) fn drop_recipients(&mut self, cx: &mut Context, message: MessageId) {
         for vertex in self.vertices_of(message) {
-            for offset in self.vertices[vertex].recipients.pending() {
+            for offset in self.vertices[vertex].pending_offsets() {
                 self.drop_recipient(cx, vertex, offset);
             }
         }
@@ -29,15 +29,15 @@ impl Queue {
         let message = &mut self.messages[id];
         message.report = SenderReportState::None;
         message.notes = 0;
-        message.is_rereading = false;
-        message.wants_alternative = false;
-        message.is_forgotten = true;
+        message.set(MessageFlag::Rereading, false);
+        message.set(MessageFlag::WantsAlternative, false);
+        message.set(MessageFlag::Forgotten, true);
         self.messages.release_number(id);
     }
 
     pub(crate) fn remove_from_spool(&mut self, cx: &mut Context, message: MessageId) {
         let message_ref = &mut self.messages[message];
-        message_ref.is_removing = true;
+        message_ref.set(MessageFlag::Removing, true);
         if cx.settings.log_finished_messages {
             let id = message_ref.spool_id();
             let (total, failed) = (message_ref.recipients, message_ref.failed);
@@ -48,7 +48,7 @@ impl Queue {
 
     pub(crate) fn remove_again(&self, cx: &mut Context, message: MessageId) {
         let message = &self.messages[message];
-        let aside = message.has_undeliverable_lines;
-        cx.act(Action::Remove { name: message.name.clone(), modified: message.modified, aside });
+        let aside = message.is(MessageFlag::HasUndeliverableLines);
+        cx.act(Action::Remove { name: message.name(), modified: message.modified, aside });
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod destination;
 pub mod message;
+mod number_index;
 pub mod thread;
 pub mod vertex;
 pub mod ring;
@@ -43,7 +44,7 @@ mod check;
 pub use deferral::{DeferralNote, Deferrals};
 pub use destination::Destination;
 pub use host_health::{DeferralCount, FailureScope};
-pub use message::{Message, MessageId, Messages};
+pub use message::{Message, MessageFlag, MessageId, Messages};
 pub use retry::{MIN_HOST_DOWN_WAIT, RetryJump, RetryPosition};
 pub use ring::{Ring, RingId, Rings};
 pub use thread::{ReadyChain, Retry, Thread, ThreadId, Threads};
@@ -179,7 +180,8 @@ impl Queue {
 
     /// Removes a vertex that waits from memory, without an end of its recipients.
     pub fn evict_vertex(&mut self, now: Timestamp, id: VertexId) {
-        let Vertex { message, thread, pending, .. } = self.vertices[id];
+        let Vertex { message, thread, .. } = self.vertices[id];
+        let pending = self.vertices[id].pending();
         self.messages[message].pending -= pending;
         self.adjust_recipients(thread, -i64::from(pending));
         self.messages[message].vertices.remove(&mut self.vertices, id);
@@ -188,11 +190,16 @@ impl Queue {
     }
 
     /// Changes a vertex in place, and the counts of its thread with it.
-    pub(crate) fn change_vertex(&mut self, vertex: VertexId, change: impl FnOnce(&mut Vertex)) {
+    pub(crate) fn change_vertex<T>(
+        &mut self,
+        vertex: VertexId,
+        change: impl FnOnce(&mut Vertex) -> T,
+    ) -> T {
         let vertex = &mut self.vertices[vertex];
         let before = vertex.deferred();
-        change(vertex);
+        let changed = change(vertex);
         let thread = &mut self.threads.pool_mut()[vertex.thread];
         thread.deferred = thread.deferred - before + vertex.deferred();
+        changed
     }
 }

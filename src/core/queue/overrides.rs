@@ -52,7 +52,7 @@ impl Queue {
             effect.threads = 1;
             effect.recipients = thread_ref.recipients;
             let fed = thread_ref.fed.iter(&self.vertices);
-            effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
+            effect.busy = fed.map(|vertex| self.vertices[vertex].pending()).sum();
         }
         // The limit of the ring may have changed, too.
         self.threads.mark(thread);

@@ -2,14 +2,15 @@
 
 use crate::context::Context;
 use crate::dispatch::{AgentId, Dispatch};
-use crate::queue::{FailureScope, MessageId, Queue, RingId, Vertex, VertexId, VertexState};
+use crate::queue::{
+    FailureScope, MessageFlag, MessageId, Queue, RingId, Vertex, VertexId, VertexState,
+};
 use zsched_format::time::Timestamp;
 
 impl Queue {
     pub(crate) fn extend_vertex(&mut self, cx: &mut Context, vertex: VertexId, offsets: &[u32]) {
         let Vertex { message, thread, .. } = self.vertices[vertex];
-        let count = self.vertices[vertex].recipients.extend(offsets);
-        self.change_vertex(vertex, |vertex| vertex.pending += count);
+        let count = self.change_vertex(vertex, |vertex| vertex.add_recipients(offsets));
         cx.counters.recipients_in += u64::from(count);
         self.messages[message].pending += count;
         self.adjust_recipients(thread, i64::from(count));
@@ -22,7 +23,7 @@ impl Queue {
 
     /// Makes a message partial, or whole again.
     pub(crate) fn set_partial(&mut self, message: MessageId, is_partial: bool) {
-        self.messages[message].is_partial = is_partial;
+        self.messages[message].set(MessageFlag::Partial, is_partial);
         if !is_partial {
             self.unread.remove(&message);
         }
@@ -72,7 +73,7 @@ impl Queue {
 
     /// Returns true if a message is partial.
     pub(crate) fn is_partial(&self, message: MessageId) -> bool {
-        self.messages[message].is_partial
+        self.messages[message].is(MessageFlag::Partial)
     }
 
     /// Returns the agent's present job if it covers unloaded recipients.
@@ -90,8 +91,9 @@ impl Queue {
         let job = &self.vertices[present];
         let message_ref = &self.messages[message];
         // An alternative that was added for a failed recipient, and that the core has not read yet.
-        let is_added = message_ref.has_alternatives && offset > message_ref.last_recipient;
-        let may_cover = message_ref.is_partial || is_added;
+        let is_added =
+            message_ref.is(MessageFlag::HasAlternatives) && offset > message_ref.last_recipient;
+        let may_cover = message_ref.is(MessageFlag::Partial) || is_added;
         (job.message == message && !job.is_part() && may_cover).then_some(present)
     }
 }

@@ -92,7 +92,7 @@ impl Queue {
         };
         let step = self.rings[ring].clause.priority_step;
         let arrival = priority::sort_key_with_step(came, message.priority, step);
-        NewJob { arrival, sequence: message.name.number(), unread }
+        NewJob { arrival, sequence: message.number(), unread }
     }
 
     fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {

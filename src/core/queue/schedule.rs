@@ -10,7 +10,7 @@
 //! A deadline of the sender (DELIVERBY) counts meanwhile, too.
 
 use crate::queue::retry::seconds_of;
-use crate::queue::{MessageId, Queue};
+use crate::queue::{MessageFlag, MessageId, Queue};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -180,7 +180,9 @@ impl Queue {
         let messages = &mut self.messages;
         messages.schedules.insert(message, schedule, arrival.modified);
         self.update_schedule(now, message);
-        if self.messages[message].is_scheduled && self.has_passed_deadline(now, message) {
+        if self.messages[message].is(MessageFlag::Scheduled)
+            && self.has_passed_deadline(now, message)
+        {
             self.messages.schedules.check_at(message, Some(now));
         }
     }
@@ -192,7 +194,7 @@ impl Queue {
         let is_scheduled = open > now;
         let next = if is_scheduled { Some(open) } else { schedule.next_close(now) };
         let message_ref = &mut self.messages[message];
-        message_ref.is_scheduled = is_scheduled;
+        message_ref.set(MessageFlag::Scheduled, is_scheduled);
         let deadlines = message_ref.fails_at().into_iter().chain(message_ref.notice_at());
         let deadline = deadlines.filter(|deadline| is_scheduled && *deadline > now);
         let next = next.into_iter().chain(deadline).min();

@@ -2,7 +2,7 @@
 
 use crate::operator::order::{Effect, Target};
 use crate::operator::select::{MailFilter, Selected};
-use crate::queue::{Destination, MessageId, Queue, ThreadId, VertexId};
+use crate::queue::{Destination, MessageFlag, MessageId, Queue, ThreadId, VertexId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The threads whose recipients of a message an order covers; `None` is all.
@@ -13,7 +13,9 @@ impl Queue {
     fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
         let message = &self.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
-        !message.is_removing && !is_young && (message.held || !selector.held)
+        !message.is(MessageFlag::Removing)
+            && !is_young
+            && (message.is(MessageFlag::Held) || !selector.held)
     }
 
     /// Vertices of a message to be examined, in reverse.
@@ -39,12 +41,16 @@ impl Queue {
         let matches_message =
             selector.means_whole_messages() && self.matches_message(selector, message);
         let message = &self.messages[message];
-        let is_held = message.held || !selector.on_hold;
-        if !matches_message || !is_held || !message.is_partial || !message.vertices.is_empty() {
+        let is_held = message.is(MessageFlag::Held) || !selector.on_hold;
+        if !matches_message
+            || !is_held
+            || !message.is(MessageFlag::Partial)
+            || !message.vertices.is_empty()
+        {
             return None;
         }
-        let target = Target { number: message.name.number(), destination: None, is_whole: false };
-        Some(Selected { id: message.spool_id(), name: message.name.clone(), vertex: None, target })
+        let target = Target { number: message.number(), destination: None, is_whole: false };
+        Some(Selected { id: message.spool_id(), name: message.name(), vertex: None, target })
     }
 
     /// Resolves targets to the vertices of each message.
@@ -79,7 +85,7 @@ impl Queue {
     /// thousand.
     fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
         let message = self.messages.find(number)?;
-        if self.messages[message].is_removing {
+        if self.messages[message].is(MessageFlag::Removing) {
             return None;
         }
         let is_in_part = |vertex: &VertexId| {
@@ -88,7 +94,7 @@ impl Queue {
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_in_part).collect();
         // All of a partial message may be unread.
-        let is_unread = part.is_none() && self.messages[message].is_partial;
+        let is_unread = part.is_none() && self.messages[message].is(MessageFlag::Partial);
         (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 

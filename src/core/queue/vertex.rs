@@ -23,10 +23,10 @@ pub struct Vertex {
     pub in_message: Links<Vertex>,
     /// Neighbours in the list of the thread that `state` names.
     pub in_thread: Links<Vertex>,
-    /// The recipients, finished ones included.
-    pub recipients: Recipients,
-    /// Recipients that are not finished.
-    pub pending: u32,
+    /// Its recipients, if it was given several, finished ones included.
+    several: Option<Box<SeveralRecipients>>,
+    /// Offset of the line of its only recipient; 0 if it was given several.
+    only: u32,
     /// Jobs in which an agent has reported about it or has died.
     ///
     /// A report that its host is down counts as one, too.
@@ -58,10 +58,10 @@ pub struct Vertex {
     pub is_counted: bool,
     /// It was tried by this process.
     pub tried: bool,
-    /// [`is_part`](Vertex::is_part), and [`delays_noted`](Vertex::delays_noted) in the other bits.
+    /// Two flags, and [`delays_noted`](Vertex::delays_noted) in the other bits.
     ///
     /// There are millions of vertices.
-    part_and_delays: u8,
+    flags_and_delays: u8,
     /// What an operator has ordered for the time after its present job.
     pub after_job: AfterJob,
     /// Last diagnosis of one of its recipients.
@@ -182,22 +182,23 @@ impl ListKind for ThreadChain {
     }
 }
 
-/// The recipients of a vertex.
+/// The recipients of a vertex that was given several.
 ///
-/// Nearly all vertices have one recipient, which needs no memory of its own. Each further one needs
-/// eight bytes.
+/// Nearly all vertices have one, which needs no memory of its own. Each further one needs eight
+/// bytes.
 #[derive(Serialize, Deserialize)]
-pub enum Recipients {
-    One(Recipient),
+struct SeveralRecipients {
+    /// Number of those that are not finished.
+    pending: u32,
     /// In ascending order of their offsets.
-    Many(Box<[Recipient]>),
+    all: Box<[Recipient]>,
 }
 
-/// One recipient of a vertex.
+/// One of several recipients of a vertex.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct Recipient {
+struct Recipient {
     /// Offset of its line in the control file.
-    pub offset: u32,
+    offset: u32,
     /// Its position in lists for people.
     ///
     /// The highest bit marks it as finished.
@@ -220,91 +221,114 @@ impl Recipient {
     }
 }
 
-impl Recipients {
-    /// Creates recipients for the lines at `offsets`.
-    ///
-    /// They are given in the order of lists for people.
-    pub fn new(offsets: &[u32]) -> Recipients {
-        if let [offset] = offsets {
-            return Recipients::One(Recipient::new(*offset, 0));
-        }
-        let mut all: Box<[Recipient]> = offsets
-            .iter()
-            .enumerate()
-            .map(|(rank, offset)| Recipient::new(*offset, rank))
-            .collect();
+impl SeveralRecipients {
+    fn new(mut all: Vec<Recipient>) -> SeveralRecipients {
         all.sort_unstable_by_key(|recipient| recipient.offset);
-        Recipients::Many(all)
-    }
-
-    fn all(&self) -> &[Recipient] {
-        match self {
-            Recipients::One(recipient) => std::slice::from_ref(recipient),
-            Recipients::Many(all) => all,
-        }
-    }
-
-    /// Returns true if the recipient at `offset` is pending here.
-    pub fn is_pending(&self, offset: u32) -> bool {
-        self.position(offset).is_some_and(|index| !self.all()[index].is_finished())
-    }
-
-    /// Adds the recipients at `offsets` and drops the finished ones.
-    ///
-    /// Offsets that are there already are left out. Returns the number of added ones.
-    pub fn extend(&mut self, offsets: &[u32]) -> u32 {
-        let mut all: Vec<Recipient> = self.all().to_vec();
-        all.retain(|recipient| !recipient.is_finished());
-        let (before, rank) = (all.len(), all.len());
-        let new =
-            offsets.iter().enumerate().filter(|(_, offset)| self.position(**offset).is_none());
-        all.extend(new.map(|(place, offset)| Recipient::new(*offset, rank + place)));
-        all.sort_unstable_by_key(|recipient| recipient.offset);
-        let added = all.len() - before;
-        if added > 0 {
-            *self = Recipients::Many(all.into());
-        }
-        added as u32
-    }
-
-    /// Returns true if the recipient at `offset` is here.
-    ///
-    /// It may be finished.
-    pub fn has(&self, offset: u32) -> bool {
-        self.position(offset).is_some()
+        let pending = all.iter().filter(|recipient| !recipient.is_finished()).count() as u32;
+        SeveralRecipients { pending, all: all.into() }
     }
 
     fn position(&self, offset: u32) -> Option<usize> {
-        self.all().binary_search_by_key(&offset, |recipient| recipient.offset).ok()
+        self.all.binary_search_by_key(&offset, |recipient| recipient.offset).ok()
     }
 
     /// Marks the recipient at `offset` as finished.
     ///
     /// Returns true if it was pending.
-    pub fn finish(&mut self, offset: u32) -> bool {
-        let Some(index) = self.position(offset) else {
+    fn finish(&mut self, offset: u32) -> bool {
+        let place = self.position(offset);
+        let recipient = place.map(|place| &mut self.all[place]);
+        let Some(recipient) = recipient.filter(|recipient| !recipient.is_finished()) else {
             return false;
         };
-        let recipient = match self {
-            Recipients::One(recipient) => recipient,
-            Recipients::Many(all) => &mut all[index],
-        };
-        let was_pending = !recipient.is_finished();
         recipient.rank_and_finished |= FINISHED;
-        was_pending
+        self.pending -= 1;
+        true
     }
 
-    /// Offsets of the pending recipients, in the order of lists for people.
-    pub fn pending(&self) -> Vec<u32> {
+    /// The pending ones, in the order of lists for people.
+    fn pending(&self) -> Vec<Recipient> {
+        let all = self.all.iter().copied();
         let mut pending: Vec<Recipient> =
-            self.all().iter().copied().filter(|recipient| !recipient.is_finished()).collect();
+            all.filter(|recipient| !recipient.is_finished()).collect();
         pending.sort_unstable_by_key(|recipient| recipient.rank());
-        pending.iter().map(|recipient| recipient.offset).collect()
+        pending
     }
 }
 
-/// The bit of a vertex that is a part of the recipients for a thread.
+/// The recipients of a vertex.
+impl Vertex {
+    /// Number of its recipients that are not finished.
+    pub fn pending(&self) -> u32 {
+        match &self.several {
+            Some(several) => several.pending,
+            None => u32::from(!self.has_flag(ONLY_FINISHED)),
+        }
+    }
+
+    /// Offsets of the pending recipients, in the order of lists for people.
+    pub fn pending_offsets(&self) -> Vec<u32> {
+        match &self.several {
+            Some(several) => several.pending().iter().map(|recipient| recipient.offset).collect(),
+            None if self.has_flag(ONLY_FINISHED) => Vec::new(),
+            None => vec![self.only],
+        }
+    }
+
+    /// Returns true if the recipient at `offset` is here.
+    ///
+    /// It may be finished.
+    pub fn has_recipient(&self, offset: u32) -> bool {
+        match &self.several {
+            Some(several) => several.position(offset).is_some(),
+            None => self.only == offset,
+        }
+    }
+
+    /// Returns true if the recipient at `offset` is pending here.
+    pub fn is_pending(&self, offset: u32) -> bool {
+        match &self.several {
+            Some(several) => {
+                several.position(offset).is_some_and(|place| !several.all[place].is_finished())
+            }
+            None => self.only == offset && !self.has_flag(ONLY_FINISHED),
+        }
+    }
+
+    /// Marks the recipient at `offset` as finished.
+    ///
+    /// Returns true if it was pending.
+    pub(crate) fn finish_recipient(&mut self, offset: u32) -> bool {
+        if let Some(several) = &mut self.several {
+            return several.finish(offset);
+        }
+        let was_pending = self.is_pending(offset);
+        self.set_flag(ONLY_FINISHED, self.has_flag(ONLY_FINISHED) || was_pending);
+        was_pending
+    }
+
+    /// Adds the recipients at `offsets` and drops the finished ones.
+    ///
+    /// Offsets that are there already are left out. Returns the number of added ones.
+    pub(crate) fn add_recipients(&mut self, offsets: &[u32]) -> u32 {
+        let is_new = |offset: &&u32| !self.has_recipient(**offset);
+        let new: Vec<u32> = offsets.iter().filter(is_new).copied().collect();
+        if new.is_empty() {
+            return 0;
+        }
+        let all = self.pending_offsets().into_iter().chain(new.iter().copied());
+        let all = all.enumerate().map(|(rank, offset)| Recipient::new(offset, rank)).collect();
+        (self.several, self.only) = (Some(Box::new(SeveralRecipients::new(all))), 0);
+        new.len() as u32
+    }
+}
+
+/// The flag of a vertex that is a part of the recipients for a thread.
 const PART: u8 = 1 << 7;
+/// The flag of a vertex whose only recipient is finished.
+const ONLY_FINISHED: u8 = 1 << 6;
+/// The other bits of the flags of a vertex.
+const DELAYS: u8 = ONLY_FINISHED - 1;
 
 impl Vertex {
     /// Time when an agent last got it, in seconds since the epoch.
@@ -319,14 +343,23 @@ impl Vertex {
         !matches!(self.state, VertexState::Fed | VertexState::Finished)
     }
 
+    /// Creates a vertex for the recipients whose lines are at `offsets`.
+    ///
+    /// They are given in the order of lists for people.
     pub(crate) fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
+        let all = offsets.iter().enumerate();
+        let several = || all.map(|(rank, offset)| Recipient::new(*offset, rank)).collect();
+        let (several, only) = match offsets {
+            [only] => (None, *only),
+            _ => (Some(Box::new(SeveralRecipients::new(several()))), 0),
+        };
         Vertex {
             message,
             thread,
             in_message: Links::default(),
             in_thread: Links::default(),
-            recipients: Recipients::new(offsets),
-            pending: offsets.len() as u32,
+            several,
+            only,
             attempts: 0,
             reports: 0,
             last_fed: 0,
@@ -337,32 +370,40 @@ impl Vertex {
             reported: false,
             is_counted: false,
             tried: false,
-            part_and_delays: 0,
+            flags_and_delays: 0,
             after_job: AfterJob::Usual,
             diagnosis: None,
         }
+    }
+
+    fn has_flag(&self, flag: u8) -> bool {
+        self.flags_and_delays & flag != 0
+    }
+
+    fn set_flag(&mut self, flag: u8, value: bool) {
+        self.flags_and_delays = (self.flags_and_delays & !flag) | if value { flag } else { 0 };
     }
 
     /// Returns true if the message has other vertices for the same thread.
     ///
     /// Agents therefore need a list of its recipients.
     pub fn is_part(&self) -> bool {
-        self.part_and_delays & PART != 0
+        self.has_flag(PART)
     }
 
     /// Sets whether the message has other vertices for the same thread.
     pub fn set_part(&mut self, is_part: bool) {
-        self.part_and_delays = (self.part_and_delays & !PART) | if is_part { PART } else { 0 };
+        self.set_flag(PART, is_part);
     }
 
     /// Number of its delay notices whose time is over.
     pub fn delays_noted(&self) -> u8 {
-        self.part_and_delays & !PART
+        self.flags_and_delays & DELAYS
     }
 
     /// Sets the number of its delay notices whose time is over.
     pub fn set_delays_noted(&mut self, count: u8) {
-        self.part_and_delays = (self.part_and_delays & PART) | count.min(!PART);
+        self.flags_and_delays = (self.flags_and_delays & !DELAYS) | count.min(DELAYS);
     }
 
     /// Sets the time at which it was given to an agent.
@@ -377,7 +418,7 @@ impl Vertex {
         match self.state {
             VertexState::Fed | VertexState::Finished => 0,
             _ if self.attempts == 0 => 0,
-            _ => self.pending,
+            _ => self.pending(),
         }
     }
 }
@@ -388,20 +429,49 @@ mod tests {
 
     #[test]
     fn recipients_finish_reports_first_time_and_keeps_order() {
-        let mut recipients = Recipients::new(&[472, 421, 523]);
-        assert_eq!(recipients.pending(), [472, 421, 523]);
-        assert!(recipients.is_pending(421));
-        assert!(recipients.finish(421));
-        assert!(!recipients.finish(421));
-        assert!(!recipients.finish(422));
-        assert!(!recipients.is_pending(421));
-        assert_eq!(recipients.pending(), [472, 523]);
+        let mut vertex = vertex(&[472, 421, 523]);
+        assert_eq!(vertex.pending_offsets(), [472, 421, 523]);
+        assert!(vertex.is_pending(421));
+        assert!(vertex.finish_recipient(421));
+        assert!(!vertex.finish_recipient(421));
+        assert!(!vertex.finish_recipient(422));
+        assert!(!vertex.is_pending(421) && vertex.has_recipient(421));
+        assert_eq!(vertex.pending_offsets(), [472, 523]);
+        assert_eq!(vertex.pending(), 2);
     }
 
     #[test]
-    fn vertex_and_recipient_sizes_stay_small() {
-        assert!(size_of::<Vertex>() <= 72);
+    fn only_recipient_finishes_once() {
+        let mut vertex = vertex(&[100]);
+        vertex.set_part(true);
+        vertex.set_delays_noted(5);
+        assert_eq!((vertex.pending(), vertex.pending_offsets()), (1, vec![100]));
+        assert!(!vertex.finish_recipient(0) && vertex.finish_recipient(100));
+        assert!(!vertex.finish_recipient(100));
+        assert!(!vertex.is_pending(100) && vertex.has_recipient(100));
+        assert_eq!((vertex.pending(), vertex.pending_offsets()), (0, Vec::new()));
+        assert!(vertex.is_part() && vertex.delays_noted() == 5);
+    }
+
+    #[test]
+    fn added_recipients_come_after_pending_ones() {
+        let mut vertex = vertex(&[500]);
+        assert_eq!(vertex.add_recipients(&[500]), 0);
+        assert_eq!(vertex.add_recipients(&[500, 300, 100]), 2);
+        assert_eq!(vertex.pending_offsets(), [500, 300, 100]);
+        vertex.finish_recipient(300);
+        assert_eq!(vertex.add_recipients(&[50]), 1);
+        assert_eq!((vertex.pending_offsets(), vertex.pending()), (vec![500, 100, 50], 3));
+    }
+
+    #[test]
+    fn vertex_and_message_sizes_stay_small() {
+        assert_eq!(size_of::<Vertex>(), 64);
         assert_eq!(size_of::<Recipient>(), 8);
-        assert!(size_of::<crate::queue::message::Message>() <= 96);
+        assert_eq!(size_of::<crate::queue::message::Message>(), 72);
+    }
+
+    fn vertex(offsets: &[u32]) -> Vertex {
+        Vertex::new(MessageId::FIRST, ThreadId::FIRST, offsets)
     }
 }

@@ -319,7 +319,7 @@ fn recipients_of_one_vertex_finish_separately() {
     world.hungry(agent);
     let message = world.core.view().message(1).expect("still queued");
     let queued = world.core.view().vertices_of(message).next().expect("with a recipient left");
-    assert_eq!(queued.vertex.recipients.pending(), [472]);
+    assert_eq!(queued.vertex.pending_offsets(), [472]);
     assert_eq!(states(&world), ["ok3", "error2"]);
 }
 

@@ -112,7 +112,7 @@ impl FeedWriter<'_> {
     fn left(&self, number: u64) {
         if let Some(message) = self.core.view().message(number) {
             let id = message.spool_id();
-            let about = EventSubject { message: Some((id, &message.name)), destinations: &[] };
+            let about = EventSubject { message: Some((id, &message.name())), destinations: &[] };
             self.feed.publish(about, &QueueEvent::Left { time: self.time, id: id.to_string() });
         }
     }

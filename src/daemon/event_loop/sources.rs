@@ -13,6 +13,7 @@ use std::time::Instant;
 use zsched_bulk::PacketNumber;
 use zsched_core::bulk::BulkEvent;
 use zsched_core::intake::ReadDecision;
+use zsched_core::view::MessageFlag;
 use zsched_core::{AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::TLS_RESULT;
 use zsched_format::control_file::ControlFileError;
@@ -277,7 +278,7 @@ impl Daemon {
     fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
         // The message may be gone by now.
         let message = self.core.query().view().message(name.number());
-        if message.is_some_and(|message| message.is_rereading) {
+        if message.is_some_and(|message| message.is(MessageFlag::Rereading)) {
             let outcome = self.reread_outcome(now, name, found);
             self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
         }

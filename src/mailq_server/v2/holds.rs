@@ -11,6 +11,7 @@ use super::selection::{MessageName, Selection};
 use super::task::{Reply, ReplyResult, SessionContext};
 use zsched_core::dry_run::HoldChange;
 use zsched_core::overrides::Scope;
+use zsched_core::view::MessageFlag;
 use zsched_core::{Order, OrderRefusal, Scheduler};
 use zsched_mailq_protocol::words::MAX_REASON_LEN;
 use zsched_spool::SpoolId;
@@ -118,9 +119,9 @@ impl HoldTarget {
 /// Returns the queued message with this name.
 fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let message = core.view().message(name.number)?;
-    let has_recipients = message.pending > 0 || message.is_partial;
-    let is_named = name.matches(message.spool_id(), &message.name);
-    (is_named && has_recipients && !message.is_removing).then(|| message.spool_id())
+    let has_recipients = message.pending > 0 || message.is(MessageFlag::Partial);
+    let is_named = name.matches(message.spool_id(), &message.name());
+    (is_named && has_recipients && !message.is(MessageFlag::Removing)).then(|| message.spool_id())
 }
 
 /// Returns the held message with this name.

@@ -379,7 +379,7 @@ impl MessageOrder {
 fn effect_of_retry(queued: &QueuedVertex<'_>) -> Effect {
     let (vertex, thread) = (queued.vertex, queued.thread);
     let is_held = vertex.state == VertexState::Held || thread.held;
-    let counted = |is_counted: bool| if is_counted { vertex.pending } else { 0 };
+    let counted = |is_counted: bool| if is_counted { vertex.pending() } else { 0 };
     Effect {
         recipients: counted(vertex.state == VertexState::Waiting && !is_held),
         held: counted(is_held),
@@ -389,7 +389,7 @@ fn effect_of_retry(queued: &QueuedVertex<'_>) -> Effect {
 
 /// Counts the effect of a removal in the same way as the core.
 fn effect_of_removal(queued: &QueuedVertex<'_>) -> Effect {
-    let count = queued.vertex.pending;
+    let count = queued.vertex.pending();
     match queued.vertex.state {
         VertexState::Fed => Effect { busy: count, ..Effect::default() },
         _ => Effect { recipients: count, ..Effect::default() },

@@ -88,7 +88,7 @@ impl Task for ThreadText {
         }
         let there = |vertex| {
             let queued = view.vertex_in_thread(thread, vertex)?;
-            Some((vertex, queued.message.name.clone()))
+            Some((vertex, queued.message.name()))
         };
         let (asked, names): (_, Vec<SpoolName>) =
             vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP).unzip();
@@ -121,9 +121,9 @@ impl KnownVertex {
         let (view, vertex) = (context.scheduler.view(), queued.vertex);
         let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
         let (expiry, wakeup) = (seconds(queued.expiry()), seconds(view.wakeup_of_vertex(queued)));
-        let offsets = self.offsets.get_or_insert_with(|| vertex.recipients.pending().into_iter());
+        let offsets = self.offsets.get_or_insert_with(|| vertex.pending_offsets().into_iter());
         for offset in offsets.by_ref().take(MAX_LINES_PER_STEP) {
-            push(out, format_args!("{}\t{}\t", queued.message.name, self.shown));
+            push(out, format_args!("{}\t{}\t", queued.message.name(), self.shown));
             out.extend_from_slice(&self.address);
             let (fed, tries) = (vertex.last_fed, vertex.reports);
             push(out, format_args!("\t{offset}\t{expiry}\t{wakeup}\t{fed}\t{tries}\t"));

@@ -24,7 +24,7 @@ use crate::learned::{LearnedText, text_of};
 use crate::outcome::sender_reports::SenderReportState;
 use crate::query::view::View;
 use crate::queue::{
-    AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
+    AfterJob, Destination, Diagnosis, MessageFlag, MessageId, Queue, VertexId, VertexState,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,6 +41,17 @@ const MAX_EXAMINED_PER_TURN: usize = 2000;
 const MAX_EVICTIONS_PER_TURN: usize = 250;
 /// Wait after a pass that paged out nothing.
 const EMPTY_PASS_WAIT: Duration = Duration::from_secs(1);
+
+/// What keeps a message in memory.
+const KEPT_IN_MEMORY: [MessageFlag; 7] = [
+    MessageFlag::Held,
+    MessageFlag::Rereading,
+    MessageFlag::WantsAlternative,
+    MessageFlag::Removing,
+    MessageFlag::Forgotten,
+    MessageFlag::Partial,
+    MessageFlag::OwesReport,
+];
 
 /// State of paging.
 #[derive(Default, Serialize, Deserialize)]
@@ -135,25 +146,10 @@ impl Admission {
     /// It only waits for a retry; or it was tried before and waits for an agent, while new messages
     /// wait for room. With many frequent retries there would otherwise be no room for these.
     fn can_evict(&self, queue: &Queue, message: MessageId) -> bool {
-        let Message {
-            held,
-            priority,
-            is_scheduled,
-            is_rereading,
-            wants_alternative,
-            is_removing,
-            is_forgotten,
-            notes,
-            jobs,
-            pending,
-            is_partial,
-            owes_report,
-            report,
-            ..
-        } = *queue.message(message);
-        let is_read = !is_rereading && !wants_alternative && !is_partial;
-        let is_held = held || priority >= KEPT_PRIORITY;
-        let is_free = !is_held && is_read && !is_removing && !is_forgotten;
+        let message = queue.message(message);
+        let is_busy = KEPT_IN_MEMORY.iter().any(|flag| message.is(*flag));
+        let is_free = !is_busy && message.priority < KEPT_PRIORITY;
+        let is_scheduled = message.is(MessageFlag::Scheduled);
         let only_waits = |vertex: VertexId| {
             let vertex = queue.vertex(vertex);
             let yields_place = vertex.state == VertexState::Due
@@ -163,9 +159,10 @@ impl Admission {
                 || is_scheduled && vertex.state == VertexState::Held;
             (waits || yields_place) && vertex.after_job == AfterJob::Usual
         };
-        let mut vertices = queue.message(message).vertices.iter(queue.vertices());
-        let is_reported = !owes_report && report == SenderReportState::None;
-        is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
+        let is_reported = message.report == SenderReportState::None;
+        let is_idle = message.notes == 0 && message.jobs == 0 && message.pending > 0;
+        let mut vertices = message.vertices.iter(queue.vertices());
+        is_free && is_reported && is_idle && vertices.all(only_waits)
     }
 
     /// Pages out a message: its record goes to the cx.
@@ -188,14 +185,14 @@ impl Admission {
         let record = PagedMessage {
             modified: queue.message(message).modified,
             recipients: queue.message(message).pending,
-            is_scheduled: queue.message(message).is_scheduled,
+            is_scheduled: queue.message(message).is(MessageFlag::Scheduled),
             vertices: known.into(),
         };
         self.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
             self.evict_vertex(queue, dispatch, cx, vertex, until);
         }
-        let name = queue.message(message).name.clone();
+        let name = queue.message(message).name();
         queue.remove_message(message);
         cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }

@@ -40,7 +40,7 @@ use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
 use crate::outcome::sender_reports::SenderReportState;
-use crate::queue::{MessageId, Queue, RingId};
+use crate::queue::{MessageFlag, MessageId, Queue, RingId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -117,7 +117,11 @@ impl PartialMessages {
         assert_eq!(self.chunks_being_read, recipients, "recipients that are being read");
         self.check_extra();
         for (id, message) in mail.messages().iter() {
-            assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
+            assert_eq!(
+                message.is(MessageFlag::Partial),
+                self.partial.contains_key(&id),
+                "partial or not"
+            );
         }
         let queued = self.queue.len() + usize::from(self.next_check.is_some());
         for (id, partial) in &self.partial {
@@ -125,7 +129,11 @@ impl PartialMessages {
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let is_reported = message.report != SenderReportState::None;
             let waits = partial.reading.is_some() || message.is_kept() || is_at_work || is_reported;
-            assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
+            assert!(
+                waits || partial.is_queued && queued > 1,
+                "{}: no more is read",
+                message.name()
+            );
         }
     }
 

@@ -22,7 +22,7 @@ impl Scheduler {
             partial.reading = Some(at_most);
             self.admission.partials.chunks_being_read += at_most as usize;
         }
-        let name = self.queue.message(message).name.clone();
+        let name = self.queue.message(message).name();
         self.cx.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
         false
     }

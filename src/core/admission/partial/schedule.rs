@@ -2,7 +2,7 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
-use crate::queue::{MessageId, Queue, RingId};
+use crate::queue::{MessageFlag, MessageId, Queue, RingId};
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
@@ -46,7 +46,7 @@ impl Scheduler {
         let partial = &self.admission.partials.partial[&message];
         // Nothing of a kept message is delivered, but its removal may be ordered.
         let is_kept = message_ref.is_kept() && !self.is_to_end(message);
-        if partial.reading.is_some() || is_kept || message_ref.is_removing {
+        if partial.reading.is_some() || is_kept || message_ref.is(MessageFlag::Removing) {
             return false;
         }
         let (unread, restarts) = (partial.unread, partial.restarts);

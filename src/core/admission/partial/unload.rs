@@ -33,7 +33,7 @@ impl Scheduler {
         let (record, message) =
             (self.admission.paged_record(&self.queue, vertex), self.queue.vertex(vertex).message);
         // The recipients are counted again when they are read again.
-        self.cx.counters.recipients_in -= u64::from(self.queue.vertex(vertex).pending);
+        self.cx.counters.recipients_in -= u64::from(self.queue.vertex(vertex).pending());
         self.admission.evict_vertex(
             &mut self.queue,
             &mut self.dispatch,
@@ -66,7 +66,7 @@ impl Scheduler {
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
         self.admission.end_partial(&mut self.queue, message);
-        let name = self.queue.message(message).name.clone();
+        let name = self.queue.message(message).name();
         self.queue.remove_message(message);
         self.cx.act(Action::PageOut { name, until, record: Box::new(record) });
     }

@@ -48,7 +48,7 @@ impl Admission {
     ) -> bool {
         let partial = self.partials.get(message);
         partial.is_none_or(|partial| !partial.finals.contains(&offset))
-            && !queue.vertex(job).recipients.has(offset)
+            && !queue.vertex(job).has_recipient(offset)
     }
 
     /// Finishes an unloaded recipient of a job.

@@ -14,7 +14,7 @@ use crate::v2::selection::{MessageName, Selection};
 use crate::v2::show_why::OutputFormat;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::sender_reports::SenderReportState;
-use zsched_core::view::{Message, QueuedVertex};
+use zsched_core::view::{Message, MessageFlag, QueuedVertex};
 use zsched_explain::sentence;
 use zsched_format::printable::count;
 use zsched_format::priority::{DEFAULT_PRIORITY, letter};
@@ -24,10 +24,10 @@ use zsched_mailq_protocol::schema::{MessageDestination, MessageStatus, QueuedMes
 fn queued_message(queued: &QueuedVertex<'_>, now: Timestamp) -> QueuedMessage {
     QueuedMessage {
         id: queued.message.spool_id().to_string(),
-        name: Some(queued.message.name.to_string()),
+        name: Some(queued.message.name().to_string()),
         channel: text(queued.thread.destination.channel()),
         host: text(queued.thread.destination.host()),
-        recipients: u64::from(queued.vertex.pending),
+        recipients: u64::from(queued.vertex.pending()),
         age: Some(ago(now, queued.message.modified)),
         attempts: u64::from(queued.vertex.attempts),
         place: Some(queued.place().to_string()),
@@ -70,7 +70,7 @@ pub(crate) fn message(
     };
     let view = context.scheduler.view();
     let message = view.message(name.number);
-    let message = message.filter(|it| name.matches(it.spool_id(), &it.name));
+    let message = message.filter(|it| name.matches(it.spool_id(), &it.name()));
     let Some(message) = message else {
         return Ok(Reply::refusal(format!("no matching mail now: {}", rest.trim())));
     };
@@ -114,8 +114,8 @@ fn status(message: &Message, now: Timestamp) -> MessageStatus {
     let deadline = message.deliver_by();
     MessageStatus {
         id: message.spool_id().to_string(),
-        number: message.name.number(),
-        name: message.name.to_string(),
+        number: message.number(),
+        name: message.name().to_string(),
         arrived: seconds(message.modified),
         routed: seconds(message.created),
         age: ago(now, message.modified) as i64,
@@ -123,8 +123,8 @@ fn status(message: &Message, now: Timestamp) -> MessageStatus {
         recipients: message.pending,
         recipients_in_all: message.recipients,
         failed: message.failed,
-        held: message.held,
-        leaving: message.is_removing,
+        held: message.is(MessageFlag::Held),
+        leaving: message.is(MessageFlag::Removing),
         report: match message.report {
             SenderReportState::None => None,
             SenderReportState::Planned => Some("planned".to_string()),
@@ -137,12 +137,12 @@ fn status(message: &Message, now: Timestamp) -> MessageStatus {
 }
 
 fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> MessageDestination {
-    let mut offsets = queued.vertex.recipients.pending();
+    let mut offsets = queued.vertex.pending_offsets();
     offsets.truncate(MAX_OFFSETS);
     MessageDestination {
         channel: text(queued.thread.destination.channel()),
         host: text(queued.thread.destination.host()),
-        recipients: queued.vertex.pending,
+        recipients: queued.vertex.pending(),
         attempts: queued.vertex.attempts.into(),
         place: queued.place().to_string(),
         expires: queued.expiry().map(seconds),
@@ -152,9 +152,10 @@ fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> Messa
 }
 
 fn write_head(context: &SessionContext<'_>, message: &Message, out: &mut Vec<u8>) {
-    let Message { name, recipients, pending, failed, priority, .. } = message;
+    let Message { recipients, pending, failed, priority, .. } = message;
     let age = ShortDuration(ago(context.now, message.modified) as i64);
-    push(out, format_args!("{}, control file {name}, {age} old: ", message.spool_id()));
+    let (id, name) = (message.spool_id(), message.name());
+    push(out, format_args!("{id}, control file {name}, {age} old: "));
     let noun = if *recipients == 1 { "recipient" } else { "recipients" };
     push(out, format_args!("{pending} of {recipients} {noun} left"));
     if *failed > 0 {
@@ -163,11 +164,12 @@ fn write_head(context: &SessionContext<'_>, message: &Message, out: &mut Vec<u8>
     if *priority != DEFAULT_PRIORITY {
         push(out, format_args!(", priority {}", letter(*priority)));
     }
-    out.extend_from_slice(match message {
-        Message { is_removing: true, .. } => b"; it is leaving the spool\n",
-        Message { held: true, .. } => b"; it is held\n",
+    let end: &[u8] = match message {
+        _ if message.is(MessageFlag::Removing) => b"; it is leaving the spool\n",
+        _ if message.is(MessageFlag::Held) => b"; it is held\n",
         _ => b"\n",
-    });
+    };
+    out.extend_from_slice(end);
     for remark in remarks(context, message) {
         push(out, format_args!("{}\n", remark.sentence));
     }
@@ -177,7 +179,7 @@ fn write_sentence(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: 
     let (scheduler, now) = (context.scheduler, context.now);
     let wait = scheduler.view().why_vertex(queued);
     out.extend_from_slice(sentence(scheduler, now, true, &wait).as_bytes());
-    push(out, format_args!("; {}", count(queued.vertex.pending.into(), "recipient")));
+    push(out, format_args!("; {}", count(queued.vertex.pending().into(), "recipient")));
     if let Some(expires) = queued.expiry() {
         let left = expires.seconds_since(now);
         match left > 0 {
