@@ -18,6 +18,8 @@ use zsched_spool::{OpenSpool, SpoolName};
 const MAX_SIZE: usize = 4 << 20;
 /// Size up to which the reader adds facts without dropping others, in bytes.
 const MAX_FILLED_SIZE: usize = MAX_SIZE - MAX_SIZE / 16;
+/// Size of the entries of a message in the two maps, and what three blocks of memory cost besides.
+const ENTRY_SIZE: usize = 128;
 /// Age below which facts are not dropped for those that the reader adds.
 ///
 /// Most facts of new mail are used within this time. If the reader dropped them, none of those of a
@@ -55,7 +57,8 @@ impl SharedFacts {
 #[derive(Default)]
 pub(super) struct FactsCache {
     /// By the number of the message, with the key in `order`.
-    messages: HashMap<u64, (u64, MessageFacts)>,
+    // The facts are in boxes, since a table has up to twice the room that it needs.
+    messages: HashMap<u64, (u64, Box<MessageFacts>)>,
     /// The messages in the order in which they were added.
     order: BTreeMap<u64, u64>,
     next: u64,
@@ -76,7 +79,7 @@ pub(super) struct MessageFacts {
     /// Number of bytes of the control file searched for `d` lines.
     seen: u64,
     /// Notary data of the last `d` line of each recipient.
-    notes: HashMap<u32, Box<[u8]>>,
+    notes: BTreeMap<u32, Box<[u8]>>,
 }
 
 /// Addresses of a recipient, in the text of its message.
@@ -113,7 +116,7 @@ impl FactsCache {
                 Err(_) => drop(known?),
             }
         }
-        self.messages.get_mut(&number).map(|(_, facts)| facts)
+        self.messages.get_mut(&number).map(|(_, facts)| &mut **facts)
     }
 
     fn insert(&mut self, facts: MessageFacts) {
@@ -121,7 +124,7 @@ impl FactsCache {
         self.remove(number);
         self.size += facts.size();
         self.order.insert(self.next, number);
-        self.messages.insert(number, (self.next, facts));
+        self.messages.insert(number, (self.next, Box::new(facts)));
         self.next += 1;
         while self.size > MAX_SIZE
             && self.messages.len() > 1
@@ -132,10 +135,13 @@ impl FactsCache {
     }
 
     /// Removes and returns the facts about a message.
-    pub(super) fn remove(&mut self, number: u64) -> Option<MessageFacts> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<Box<MessageFacts>> {
         let (sequence, facts) = self.messages.remove(&number)?;
         self.order.remove(&sequence);
         self.size -= facts.size();
+        if self.messages.is_empty() {
+            self.messages.shrink_to_fit();
+        }
         Some(facts)
     }
 }
@@ -162,17 +168,15 @@ impl MessageFacts {
         };
         let recipients = file.recipients.iter().map(&mut of_recipient).collect();
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
-        let text = text.into_boxed_slice();
-        let (added, notes) = (Instant::now(), HashMap::new());
+        // A copy, since a block that is cut to its size leaves a gap behind it.
+        let text = Box::from(&text[..]);
+        let (added, notes) = (Instant::now(), BTreeMap::new());
         MessageFacts { name, modified, added, text, message_id, recipients, seen, notes }
     }
 
     /// Memory that they take, in bytes, with their entries in the cache.
     fn size(&self) -> usize {
-        2 * size_of::<(u64, u64)>()
-            + size_of::<MessageFacts>()
-            + self.text.len()
-            + size_of_val(&self.recipients[..])
+        ENTRY_SIZE + size_of::<MessageFacts>() + self.text.len() + size_of_val(&self.recipients[..])
     }
 
     fn has_reached(&self, recipient: u32) -> bool {
