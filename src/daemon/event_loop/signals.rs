@@ -119,5 +119,7 @@ impl Daemon {
         if let Some(summary) = self.spool_io.duplicates.summary() {
             log::warn!("{summary}");
         }
+        // What was used to read a large queue: 0.2 ms.
+        zsched_sys::release_free_memory();
     }
 }
