@@ -36,7 +36,7 @@ use zsched_spool::{
 /// The pid of all schedulers, which no agent has.
 const SCHEDULER_PID: u32 = 998;
 /// Number of waiting writes that the writer may be carrying out at the same time.
-const MAX_CONCURRENT_WRITES: usize = 8;
+pub(crate) const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// Disk faults. Changing tags in place never fails, since it needs no space.
 #[derive(Clone, Copy, Debug, Default)]

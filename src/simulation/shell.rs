@@ -4,7 +4,7 @@
 
 use super::agent::Agent;
 use super::bulk_worker::{BulkRequest, BulkWorker};
-use super::disk::{Departure, WriteRequest};
+use super::disk::{Departure, MAX_CONCURRENT_WRITES, WriteRequest};
 use super::observer::SimulationObserver;
 use super::{Delays, ShellEvent, SimEvent, Simulation, SimulationSetup};
 use std::collections::{BTreeMap, VecDeque};
@@ -552,7 +552,6 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Interrupts the current writes of a scheduler that was killed.
     pub(super) fn write_partially(&mut self, mut shell: Shell) {
-        let at = self.at();
         self.disk.move_down_partially();
         if let Some(request) = shell.to_report.pop_front()
             && (shell.to_write.is_empty() || self.random.bool())
@@ -561,7 +560,7 @@ impl<O: SimulationObserver> Simulation<O> {
             self.send_report(&request, Some(last_step)).ok();
             return;
         }
-        let count = self.random.usize(1..=3);
+        let count = self.random.usize(1..=MAX_CONCURRENT_WRITES);
         for request in WriteRequest::take_some(&mut shell.to_write, count, &mut self.random) {
             match request {
                 WriteRequest::Note(note) => {
@@ -573,15 +572,25 @@ impl<O: SimulationObserver> Simulation<O> {
                     let last_step = self.random.bool().then(|| self.random.u32(0..6));
                     let ended =
                         self.disk.record_results(&name, OpenTags::of_removal(aside), last_step);
-                    if ended.is_ok()
-                        && let Some(file) = self.disk.remove_partially(&name, aside)
-                    {
-                        self.observer.departed(at, name.number(), &Departure::Removed(file));
+                    if ended.is_ok() {
+                        self.remove_before_kill(&name, aside);
                     }
                 }
                 // Changes are stored together, or not at all.
                 WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..) => {}
             }
+        }
+    }
+
+    /// Removes a message by the first step or by all steps, without a result for the core.
+    fn remove_before_kill(&mut self, name: &SpoolName, aside: bool) {
+        let departure = match self.random.bool() {
+            true => self.disk.remove(name, aside).ok(),
+            false => self.disk.remove_partially(name, aside).map(Departure::Removed),
+        };
+        if let Some(departure) = departure {
+            let at = self.at();
+            self.observer.departed(at, name.number(), &departure);
         }
     }
 }
