@@ -582,7 +582,9 @@ impl<O: SimulationObserver> Simulation<O> {
         }
     }
 
-    /// Removes a message by the first step or by all steps, without a result for the core.
+    /// Removes a message as a killed scheduler may have done it.
+    ///
+    /// It takes the first step or all steps, and the core gets no result.
     fn remove_before_kill(&mut self, name: &SpoolName, aside: bool) {
         let departure = match self.random.bool() {
             true => self.disk.remove(name, aside).ok(),

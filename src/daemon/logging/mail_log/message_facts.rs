@@ -18,7 +18,9 @@ use zsched_spool::{OpenSpool, SpoolName};
 const MAX_SIZE: usize = 4 << 20;
 /// Size up to which the reader adds facts without dropping others, in bytes.
 const MAX_FILLED_SIZE: usize = MAX_SIZE - MAX_SIZE / 16;
-/// Size of the entries of a message in the two maps, and what three blocks of memory cost besides.
+/// Size of the entries of a message in the two maps, in bytes.
+///
+/// It includes what three blocks of memory cost besides.
 const ENTRY_SIZE: usize = 128;
 /// Age below which facts are not dropped for those that the reader adds.
 ///
