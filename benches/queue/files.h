@@ -51,7 +51,7 @@ static inline void write_message(long number, long hosts, int is_hashed) {
     int offset = sprintf(envelope,
                          "rcvdfrom STDIN (\"??\"@bench)\nfrom sender@a.test\nto user%ld@host%ld.test\nenv-end\n"
                          "From: sender@a.test\nTo: user%ld@host%ld.test\nSubject: bench %ld\n\n",
-                         number, host, number, host, number);
+                         host, host, host, host, number);
     memcpy(envelope + offset, body, sizeof body);
     name_in(path, "queue", number, is_hashed, "");
     write_file(path, envelope, offset + sizeof body);
@@ -62,7 +62,7 @@ static inline void write_message(long number, long hosts, int is_hashed) {
                          "Received: (\"??\"@bench) by a.test id SXXXXXXXX;\n\tSat, 21 Nov 2026 10:00:00 +0000\n"
                          "From:\tsender@a.test\nTo:\tuser%ld@host%ld.test\nSubject: bench %ld\n"
                          "Message-Id: <%ld@a.test>\nDate:\tSat, 21 Nov 2026 10:00:00 +0000\n\n",
-                         number, offset, number, host, number, host, number, host, number, number);
+                         number, offset, number, host, host, host, host, host, number, number);
     name_in(path, "transport", number, is_hashed, ".");
     write_file(path, control, length);
 }

@@ -7,8 +7,8 @@
    mark    open, read, two writes (lock, delivered), close the control file
    remove  unlink both
 
-   With --maildir, mark also does what a delivery to a Maildir does: read the message file, create a file in
-   maildir/tmp, write and sync it, rename it into maildir/new.
+   With --maildir, mark also does what a delivery to one of 100 Maildirs does: read the message file, create a file
+   in tmp, write and sync it, rename it into new, and sync that folder.
 
    PROCESSES share each step. Prints one line of JSON: microseconds and microseconds of processor time a message for
    each step, and messages a second for all of them, one after the other. */
@@ -16,11 +16,13 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#define HOSTS 100
+
 static long total;
 static int processes, is_hashed, is_maildir;
 
 static void make(long number) {
-    write_message(number, 100, is_hashed);
+    write_message(number, HOSTS, is_hashed);
     show_message(number, is_hashed);
 }
 
@@ -40,11 +42,25 @@ static void deliver_to_maildir(long number) {
     int file = open(path, O_RDONLY);
     ssize_t length = read(file, data, sizeof data);
     must(file >= 0 && length > 0 && close(file) == 0, path);
-    sprintf(path, "maildir/tmp/%ld", number);
-    sprintf(new_path, "maildir/new/%ld", number);
+    long user = number % HOSTS;
+    sprintf(path, "maildir/%ld/tmp/%ld", user, number);
+    sprintf(new_path, "maildir/%ld/new/%ld", user, number);
     file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
     must(file >= 0 && write(file, data, length) == length && fsync(file) == 0 && close(file) == 0, path);
     must(rename(path, new_path) == 0, new_path);
+    sprintf(path, "maildir/%ld/new", user);
+    file = open(path, O_RDONLY | O_DIRECTORY);
+    must(file >= 0 && fsync(file) == 0 && close(file) == 0, path);
+}
+
+static void make_maildirs(void) {
+    mkdir("maildir", 0755);
+    for (long user = 0; user < HOSTS; user++)
+        for (const char *const *name = (const char *const[]){"", "/tmp", "/new", NULL}; *name; name++) {
+            char path[100];
+            sprintf(path, "maildir/%ld%s", user, *name);
+            must(mkdir(path, 0755) == 0, path);
+        }
 }
 
 static void mark(long number) {
@@ -100,11 +116,8 @@ int main(int argc, char **argv) {
         is_maildir |= strcmp(argv[i], "--maildir") == 0;
     }
     make_folders(is_hashed);
-    if (is_maildir) {
-        mkdir("maildir", 0755);
-        mkdir("maildir/tmp", 0755);
-        mkdir("maildir/new", 0755);
-    }
+    if (is_maildir)
+        make_maildirs();
     each(make);
     sync();
     struct cost scanned = each(scan), marked = each(mark), removed = each(take_out);
