@@ -2,9 +2,13 @@
 //!
 //! The kernel finds a name in an open folder without a look at the folders above.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, mkdirat, openat, renameat, renameat_with, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -30,6 +34,49 @@ impl Folder {
     pub fn open(path: &Path) -> io::Result<Folder> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens a folder unless it is a symbolic link.
+    pub fn open_real(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens a folder below the folder, or the folder itself (`.`), so that it can be synced.
+    pub fn open_folder(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty())?.into())
+    }
+
+    /// Creates a folder, unless the name exists. Returns true if it was created.
+    pub fn create_folder(&self, name: &str, mode: u32) -> io::Result<bool> {
+        match mkdirat(&self.0, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates a file below the folder for writing. The name must be new.
+    pub fn create_file(&self, name: &str, mode: u32) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::from_raw_mode(mode))?.into())
+    }
+
+    /// Renames a file below the folder. The error is [`ErrorKind::AlreadyExists`] if the new name
+    /// exists.
+    pub fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        match renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE) {
+            // A file system without this operation, as NFS.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match statat(&self.0, to, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+                    Err(Errno::NOENT) => Ok(renameat(&self.0, from, &self.0, to)?),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Opens a file below the folder for reading.

@@ -6,99 +6,104 @@
 use crate::letter::Letter;
 use crate::mailbox_error::MailboxError;
 use crate::owner::Owner;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zsched_sys as sys;
+use zsched_sys::{self as sys, Folder};
 
 /// Size of the buffer between message and file, in bytes.
 const BUFFER: usize = 64 * 1024;
+/// Folders of a mailbox. `tmp` is the last, so the others exist if it does.
+const FOLDERS: [&str; 3] = ["cur", "new", "tmp"];
+/// Rights of new folders.
+const FOLDER_MODE: u32 = 0o700;
 
 /// Creates an empty mailbox, unless it exists.
 pub fn create(path: &Path) -> Result<(), MailboxError> {
-    make_folder(path).map(drop)
+    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(MailboxError::System("cannot create the mailbox", error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// An open mailbox.
+///
+/// Its use needs no rights in the folders above, and no user can replace it.
 pub struct Maildir {
-    folder: File,
-    /// A path that needs no rights in the folders above.
-    ///
-    /// No user can replace it.
-    path: PathBuf,
+    folder: Folder,
 }
 
 impl Maildir {
     /// Opens the mailbox of `owner`.
     pub fn open(path: &Path, owner: &Owner) -> Result<Maildir, MailboxError> {
-        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let folder = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let folder = Folder::open_real(path);
         let folder = folder.map_err(MailboxError::with("cannot open the mailbox"))?;
-        let metadata =
-            folder.metadata().map_err(MailboxError::with("cannot examine the mailbox"))?;
-        if !owner.may_own(metadata.uid()) {
+        let facts =
+            folder.examine(".").map_err(MailboxError::with("cannot examine the mailbox"))?;
+        if !owner.may_own(facts.owner) {
             return Err(MailboxError::Unusable("the mailbox belongs to another user"));
         }
-        let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-        let path = if by_descriptor.exists() { by_descriptor } else { path.to_path_buf() };
-        Ok(Maildir { folder, path })
+        Ok(Maildir { folder })
     }
 
-    /// Delivers `letter`. Missing folders in the mailbox are created.
+    /// Delivers `letter`. If a folder that this needs is missing, all missing ones are created.
     pub fn deliver(&self, letter: &Letter<'_>) -> Result<(), MailboxError> {
+        let written = match self.write(letter) {
+            Err(error) if error.kind() == ErrorKind::NotFound && self.create_folders()? => {
+                self.write(letter)
+            }
+            written => written,
+        };
+        written.map_err(MailboxError::with("cannot copy the message to the mailbox"))
+    }
+
+    /// Creates and syncs the missing folders. Returns true if there were any.
+    fn create_folders(&self) -> Result<bool, MailboxError> {
         let mut has_new_folders = false;
-        for name in ["tmp", "new", "cur"] {
-            has_new_folders |= make_folder(&self.path.join(name))?;
+        for name in FOLDERS {
+            let created = self.folder.create_folder(name, FOLDER_MODE);
+            has_new_folders |= created.map_err(MailboxError::with("cannot create the mailbox"))?;
         }
         if has_new_folders {
-            self.folder.sync_all().map_err(MailboxError::with("cannot sync the mailbox"))?;
+            let synced = self.folder.open_folder(".").and_then(|folder| folder.sync_all());
+            synced.map_err(MailboxError::with("cannot sync the mailbox"))?;
         }
-        self.write(letter).map_err(MailboxError::with("cannot copy the message to the mailbox"))
+        Ok(has_new_folders)
     }
 
     fn write(&self, letter: &Letter<'_>) -> io::Result<()> {
         let name = unique_name(jiff::Timestamp::now());
-        let draft = Draft { path: self.path.join("tmp").join(&name) };
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
-        let mut buffer = BufWriter::with_capacity(BUFFER, &file);
-        letter.write_to(&mut buffer)?;
-        buffer.flush()?;
-        file.sync_all()?;
-        let new = self.path.join("new");
-        let target = new.join(&name);
-        if sys::if_exists(target.symlink_metadata())?.is_some() {
-            return Err(ErrorKind::AlreadyExists.into());
-        }
-        let new = File::open(&new)?;
-        fs::rename(&draft.path, &target)?;
+        let (draft, target) = (format!("tmp/{name}"), format!("new/{name}"));
+        let file = self.folder.create_file(&draft, 0o600)?;
+        let moved = write_draft(&file, letter).and_then(|()| self.move_draft(&draft, &target));
+        let new = moved.inspect_err(|_| {
+            // Readers remove leftover files in tmp/ after 36 hours.
+            self.folder.remove_file(&draft).ok();
+        })?;
         // A message that may not survive a crash is delivered again, so it must be removed here. If
         // it has disappeared already, a reader has taken it.
-        new.sync_all().or_else(|error| fs::remove_file(&target).map_or(Ok(()), |()| Err(error)))
+        new.sync_all()
+            .or_else(|error| self.folder.remove_file(&target).map_or(Ok(()), |()| Err(error)))
+    }
+
+    /// Moves a complete message to `new/`, and returns that folder, which must be synced.
+    fn move_draft(&self, draft: &str, target: &str) -> io::Result<File> {
+        let new = self.folder.open_folder("new")?;
+        self.folder.rename_new(draft, target)?;
+        Ok(new)
     }
 }
 
-/// Creates a folder, unless it exists. Returns true if it was created.
-fn make_folder(path: &Path) -> Result<bool, MailboxError> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(MailboxError::System("cannot create the mailbox", error)),
-    }
-}
-
-/// An incomplete message, which is removed unless it is moved to `new/`.
-struct Draft {
-    path: PathBuf,
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // Readers remove leftover files in tmp/ after 36 hours.
-        fs::remove_file(&self.path).ok();
-    }
+/// Writes the message into a new file, and syncs it.
+fn write_draft(file: &File, letter: &Letter<'_>) -> io::Result<()> {
+    let mut buffer = BufWriter::with_capacity(BUFFER, file);
+    letter.write_to(&mut buffer)?;
+    buffer.flush()?;
+    file.sync_all()
 }
 
 /// A unique name: time, process, count, host.
