@@ -159,7 +159,7 @@ def main():
     words.add_argument("--rounds", type=int, default=3)
     words.add_argument("--messages", type=int, default=20000)
     words.add_argument("--recipients", type=int, default=10000)
-    words.add_argument("--folder", default="/dev/shm")
+    words.add_argument("--folder", type=os.path.abspath, default="/dev/shm")
     words.add_argument("--only", choices=["zsched", "Postfix"])
     options = words.parse_args()
     # Recipients of a transaction: recipients of [session], and default_destination_recipient_limit.

@@ -223,7 +223,7 @@ def main():
     words.add_argument("--sessions", default="20,1")
     words.add_argument("--domains", default="other,here", help="other is relayed, here is checked")
     words.add_argument("--connections", default="each,kept")
-    words.add_argument("--folder", default=".")
+    words.add_argument("--folder", type=os.path.abspath, default=".")
     words.add_argument("--only", choices=["zsched", "Postfix"])
     options = words.parse_args()
     pwd.getpwnam("daemon")
