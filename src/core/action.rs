@@ -38,7 +38,7 @@ pub enum Action {
         /// The agent.
         agent: AgentId,
         /// The line, with its line end.
-        job: Box<[u8]>,
+        job: Vec<u8>,
     },
     /// Sends an agent `#idle`: it is about to be parked.
     SendIdle(AgentId),

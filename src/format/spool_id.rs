@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// One character for each six-bit value.
 ///
@@ -64,13 +64,9 @@ impl fmt::Display for SpoolId {
         ];
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
         let length = TIME_LENGTHS[usize::from(nanoseconds != 0)];
-        let time: String = parts
-            .iter()
-            .chain(&fraction)
-            .take(length)
-            .map(|part| char::from(ALPHABET[(part & 63) as usize]))
-            .collect();
-        write!(f, "S{}{time}", self.number)
+        write!(f, "S{}", self.number)?;
+        let mut time = parts.iter().chain(&fraction).take(length);
+        time.try_for_each(|part| f.write_char(char::from(ALPHABET[(part & 63) as usize])))
     }
 }
 

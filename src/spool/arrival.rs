@@ -153,6 +153,17 @@ pub struct Group {
     pub offsets: Vec<u32>,
 }
 
+impl Group {
+    fn of_one(file: &ControlFile, recipient: &Recipient) -> Group {
+        let lower_case = |span| lower_case(file.get(span));
+        Group {
+            channel: lower_case(recipient.quad.channel),
+            host: lower_case(recipient.quad.host),
+            offsets: vec![recipient.offset],
+        }
+    }
+}
+
 impl Arrival {
     /// Extracts from a control file the data that scheduling needs.
     pub fn new(
@@ -266,6 +277,9 @@ impl Arrival {
 }
 
 fn group(file: &ControlFile) -> Vec<Group> {
+    if let [only] = &file.recipients[..] {
+        return if only.tag == Tag::Pending { vec![Group::of_one(file, only)] } else { Vec::new() };
+    }
     let mut to_do: Vec<Line> = file
         .recipients
         .iter()

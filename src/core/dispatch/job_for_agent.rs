@@ -13,6 +13,7 @@ use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::queue::{Queue, RingId, ThreadId, VertexId};
+use std::io::Write;
 use std::time::Duration;
 use zsched_config::MailPriority;
 use zsched_format::time::Timestamp;
@@ -22,6 +23,9 @@ use zsched_format::time::Timestamp;
 /// Without it, a thread that never runs dry would starve the others. A shorter time would waste
 /// connections.
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
+
+/// Room for most names, a tab and a line end, in bytes.
+const USUAL_NAME_LEN: usize = 24;
 
 /// A hungry agent that has left its thread, and gets another one.
 pub(crate) struct FreeAgent {
@@ -222,11 +226,14 @@ impl Dispatch {
         queue.feed(cx.now, vertex, ring);
         self.agents[agent].owed.push_back(Owed::Job(vertex));
         let vertex = queue.vertex(vertex);
-        let mut job = queue.message(vertex.message).name().path().into_bytes();
+        let (name, host) =
+            (queue.message(vertex.message).name(), queue.thread(vertex.thread).destination.host());
+        let mut job = Vec::with_capacity(USUAL_NAME_LEN + host.len());
+        write!(job, "{name}").expect("a Vec takes everything");
         let has_packets = vertex.is_part();
         if queue.ring(ring).host.is_none() || has_packets {
             job.push(b'\t');
-            job.extend_from_slice(queue.thread(vertex.thread).destination.host());
+            job.extend_from_slice(host);
         }
         if has_packets {
             let offsets = vertex.pending_offsets();
@@ -235,7 +242,7 @@ impl Dispatch {
             job.extend_from_slice(offsets.join(",").as_bytes());
         }
         job.push(b'\n');
-        cx.act(Action::Feed { agent, job: job.into() });
+        cx.act(Action::Feed { agent, job });
     }
 
     /// Puts an agent that has answered `#idle` into the pool.

@@ -1,9 +1,10 @@
 //! The Message-ID of a message.
 
 use super::ControlFile;
+use std::borrow::Cow;
 
 /// The Message-ID from the `l` line, else from the headers.
-pub fn message_id(file: &ControlFile) -> Option<String> {
+pub fn message_id(file: &ControlFile) -> Option<Cow<'_, str>> {
     let of_line = file.log_id.map(|span| file.get(span)).and_then(id_in);
     let of_headers = || {
         let headers = file.get(file.headers.first()?.text);
@@ -16,7 +17,7 @@ pub fn message_id(file: &ControlFile) -> Option<String> {
         let folded = lines[at + 1..].iter().take_while(is_folded);
         std::iter::once(&&lines[at][11..]).chain(folded).find_map(|line| id_in(line))
     };
-    of_line.or_else(of_headers).map(|id| String::from_utf8_lossy(id).into_owned())
+    of_line.or_else(of_headers).map(String::from_utf8_lossy)
 }
 
 /// A Message-ID without its angle brackets, to compare it.

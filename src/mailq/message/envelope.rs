@@ -61,7 +61,7 @@ impl Envelope {
             sender: sender.map_or("<>".into(), |sender| String::from_utf8_lossy(sender).into()),
             recipients: (0..shown).map(|index| QueuedRecipient::new(file, index)).collect(),
             subject: file.headers.first().and_then(|headers| subject(file.get(headers.text))),
-            message_id: control_file::message_id(file),
+            message_id: control_file::message_id(file).map(String::from),
         }
     }
 

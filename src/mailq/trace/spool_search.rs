@@ -51,7 +51,7 @@ fn take(name: &SpoolName, file: &ControlFile, arrived: Timestamp, histories: &mu
     let sender = file.sender_of(&file.recipients[*first]);
     histories.add_spool_message(History {
         spool_id,
-        message_id,
+        message_id: message_id.map(String::from),
         sender: sender.map(|sender| text(sender.quad.user)),
         arrived: Some(arrived.nanoseconds() / 1_000_000),
         queued: matching.iter().map(|index| QueuedRecipient::new(file, *index)).collect(),

@@ -149,6 +149,8 @@ pub fn reload(
 struct Loader<'l> {
     spool: &'l OpenSpool,
     name: &'l SpoolName,
+    /// The path of both files in their folders.
+    path: String,
     stat: FileStat,
     /// Determines the owner of a lock, given the file's last change.
     owner: fn(PidField, Timestamp) -> LockOwner,
@@ -167,13 +169,15 @@ impl<'l> Loader<'l> {
         duplicates: DuplicateSink<'l>,
         observer: LoadObserver<'l>,
     ) -> Result<(Loader<'l>, File), LoadError> {
-        let file = spool.open_control_file(name).map_err(|error| match error.raw_os_error() {
-            // A link or a socket.
-            Some(libc::ELOOP | libc::ENXIO) => ErrorKind::NotFound.into(),
-            _ => error,
-        })?;
+        let path = name.path();
+        let file =
+            spool.transport.open_file(&path).map_err(|error| match error.raw_os_error() {
+                // A link or a socket.
+                Some(libc::ELOOP | libc::ENXIO) => ErrorKind::NotFound.into(),
+                _ => error,
+            })?;
         let stat = FileStat::of(&file)?;
-        Ok((Loader { spool, name, stat, owner, duplicates, observer, message: None }, file))
+        Ok((Loader { spool, name, path, stat, owner, duplicates, observer, message: None }, file))
     }
 }
 

@@ -180,13 +180,12 @@ impl Loader<'_> {
 
     /// Examines the message file, which may have to be moved down first.
     fn examine_message(&self) -> io::Result<FileFacts> {
-        let path = self.name.path();
-        match self.spool.queue.examine(&path) {
+        match self.spool.queue.examine(&self.path) {
             Err(error)
                 if error.kind() == ErrorKind::NotFound
                     && finish_move(&self.spool.spool, self.name)? =>
             {
-                self.spool.queue.examine(&path)
+                self.spool.queue.examine(&self.path)
             }
             other => other,
         }
@@ -196,7 +195,7 @@ impl Loader<'_> {
 /// Checks that an `i` line has the file's own name.
 pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
     match file.name() {
-        Some(own_name) if own_name != name.base().as_bytes() => {
+        Some(own_name) if SpoolName::new(name.folder(), own_name).as_ref() != Some(name) => {
             let shown = String::from_utf8_lossy(own_name);
             Err(error_in_name(file, format!("the i line says {shown}")))
         }

@@ -224,7 +224,8 @@ pub fn settle<O: Outbox>(
     let entries = outbox::hand_over(file, outbox, of, submissions)?;
     ignored.iter().try_for_each(|line| mark::set_reported(file, *line))?;
     sent.extend(entries.into_iter().zip(groups));
-    Ok(Settled { sent, refused, message_id: control_file::message_id(&due.message), left })
+    let message_id = control_file::message_id(&due.message).map(String::from);
+    Ok(Settled { sent, refused, message_id, left })
 }
 
 /// The message that reports are about.

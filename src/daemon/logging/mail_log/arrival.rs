@@ -51,7 +51,7 @@ impl ArrivalLines {
         let now = self.stamp.of(Timestamp::now());
         write_all(&mut line, format_args!("{now} {id}: arrived, message-id="));
         let message_id = control_file::message_id(file);
-        push_address(&mut line, message_id.as_deref().map(str::as_bytes));
+        push_address(&mut line, message_id.as_ref().map(|id| id.as_bytes()));
         line.extend_from_slice(b", from=");
         let sender = file.recipients.first().and_then(|one| file.sender_address(one));
         push_address(&mut line, sender);
