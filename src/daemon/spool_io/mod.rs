@@ -1,8 +1,7 @@
 //! Helper workers, which may block on the spool's disk.
 //!
-//! There are four, each with a queue of requests. The scanner lists folders
-//! ([`scanner`]). The reader reads
-//! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
+//! There are four, each with a queue of requests. The scanner lists folders ([`scanner`]). The
+//! reader reads control files, with helpers if there are many ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
 //! also composes lines about recipients ([`crate::logging::mail_log`]), which need files that it
 //! removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier
 //! scheduler for a while after a start ([`former_agents`]). A sixth cuts the packets of bulk jobs
@@ -14,6 +13,7 @@
 pub(crate) mod arrival_watch;
 mod scanner;
 mod obsoleted;
+mod file_reader;
 mod reader;
 mod write_queue;
 mod writer;
@@ -38,6 +38,7 @@ use crate::state::overrides::OverridesJournal;
 use zsched_service::worker;
 
 use bulk::BulkWorker;
+use file_reader::{FileReader, ReadObservers};
 use mio::Waker;
 use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
@@ -46,9 +47,9 @@ use scanner::scan_folders;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use std::vec;
@@ -218,19 +219,18 @@ impl SpoolIo {
         worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
         let verbose = VerboseMessages::default();
         let obeys_obsoletes = Arc::new(AtomicBool::new(false));
-        let reader = Reader {
-            spool: spool.clone(),
-            opener: SpoolOpener::new(spool.clone()),
-            level,
-            queue: ReadQueue::new(reads),
-            completions: completions.clone(),
-            duplicates: duplicates.clone(),
+        let observers = ReadObservers {
+            arrivals,
             verbose: verbose.clone(),
             obsoletes: ObsoletesFinder::new(obeys_obsoletes.clone()),
-            arrivals,
-            portion: Vec::new(),
-            is_over: false,
         };
+        let files = FileReader {
+            spool: spool.clone(),
+            level,
+            duplicates: duplicates.clone(),
+            observers: Mutex::new(observers),
+        };
+        let reader = Reader::new(files, ReadQueue::new(reads), completions.clone());
         worker::start("reader", move || reader.run())?;
         let agents = processes::foreign_processes_in_folder();
         if !agents.is_empty() {

@@ -1,22 +1,28 @@
 //! Worker that reads control files.
 
-use super::obsoleted::ObsoletesFinder;
-use super::verbose_messages::VerboseMessages;
-use super::{Completion, CompletionSender, FileNews};
-use crate::logging::mail_log::ArrivalLines;
-use crate::state::duplicates::DuplicatesFile;
+use super::file_reader::{FileReader, ReadHelpers};
+use super::{Completion, CompletionSender};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use zsched_bulk::status::write_before_move_aside;
+use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
-use zsched_spool::load::{self, LoadObserver, LoadResult};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener};
+use zsched_spool::load::LoadResult;
+use zsched_spool::{Portion, SpoolName, SpoolOpener};
 
 /// Number of files of a batch that are sorted by age.
 ///
 /// They are read before the first of them is passed on.
 const SORTED_FILES: usize = 256;
+
+/// Number of threads that help to read a group of files.
+const USUAL_HELPERS: usize = 1;
+/// Number of threads that help to read a group of files from a slow disk.
+const MAX_HELPERS: usize = 7;
+/// Minimum number of files in a group for each of these threads.
+const MIN_FILES_PER_HELPER: usize = 32;
+/// Time to read a file from a slow disk.
+const SLOW_READ: Duration = Duration::from_micros(200);
 
 /// Request to the reader.
 pub(super) enum ReadRequest {
@@ -85,22 +91,39 @@ impl ReadQueue {
 
 /// State of the worker.
 pub(super) struct Reader {
-    pub(super) spool: Spool,
-    pub(super) opener: SpoolOpener,
-    pub(super) level: HashLevel,
-    pub(super) queue: ReadQueue,
-    pub(super) completions: CompletionSender,
-    pub(super) duplicates: Arc<DuplicatesFile>,
-    pub(super) arrivals: ArrivalLines,
-    pub(super) verbose: VerboseMessages,
-    pub(super) obsoletes: ObsoletesFinder,
+    files: Arc<FileReader>,
+    helpers: ReadHelpers,
+    opener: SpoolOpener,
+    queue: ReadQueue,
+    completions: CompletionSender,
     /// Results to be sent.
-    pub(super) portion: Vec<Completion>,
+    portion: Vec<Completion>,
+    /// True if the last group of files took [`SLOW_READ`] for each.
+    is_slow: bool,
     /// True once the loop has ended: another scheduler may use the spool then.
-    pub(super) is_over: bool,
+    is_over: bool,
 }
 
 impl Reader {
+    /// Creates a reader that has read nothing.
+    pub(super) fn new(
+        files: FileReader,
+        queue: ReadQueue,
+        completions: CompletionSender,
+    ) -> Reader {
+        let files = Arc::new(files);
+        Reader {
+            helpers: ReadHelpers::new(files.clone()),
+            opener: SpoolOpener::new(files.spool.clone()),
+            files,
+            queue,
+            completions,
+            portion: Vec::new(),
+            is_slow: false,
+            is_over: false,
+        }
+    }
+
     /// Carries out requests until the loop has ended.
     pub(super) fn run(mut self) {
         while !self.is_over
@@ -118,14 +141,15 @@ impl Reader {
         while !self.is_over
             && let Some(urgent) = next
         {
+            let files = &self.files;
             let done = match urgent {
-                UrgentRead::New(new) => self.read_new(new),
+                UrgentRead::New(new) => files.read_new(&mut self.opener, new),
                 UrgentRead::More(name, portion) => {
-                    let found = self.reload(&name, Some(portion));
+                    let found = files.reload(&mut self.opener, &name, Some(portion));
                     Completion::ChunkRead(name, Box::new(found))
                 }
                 UrgentRead::Again(name) => {
-                    let found = self.reload(&name, None);
+                    let found = files.reload(&mut self.opener, &name, None);
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
@@ -139,51 +163,35 @@ impl Reader {
     ///
     /// Of some files that are found together, the oldest is passed on first.
     fn read_batch(&mut self, names: Vec<NewFile>) {
-        let mut files = Vec::with_capacity(SORTED_FILES.min(names.len()));
         let mut names = names.into_iter();
         while !self.is_over && names.len() > 0 {
-            for file in names.by_ref().take(SORTED_FILES) {
-                self.read_next_urgent();
-                files.push(self.read_new(file));
-            }
+            let mut files = self.read_group(names.by_ref().take(SORTED_FILES).collect());
             files.sort_by_key(age);
-            files.drain(..).for_each(|done| self.add(done));
+            files.into_iter().for_each(|done| self.add(done));
         }
     }
 
-    /// Reads the control file of a loaded message again, or a portion of it.
-    fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
-        match self.opener.open() {
-            Ok(open) => load::reload(
-                open,
-                name,
-                portion,
-                &mut self.duplicates.sink(),
-                write_before_move_aside,
-            ),
-            Err(error) => LoadResult::Failed(error),
+    /// Reads some files, several at a time if there are many of them.
+    ///
+    /// This thread reads as well, with urgent requests in between.
+    fn read_group(&mut self, group: Vec<NewFile>) -> Vec<Completion> {
+        let count = group.len();
+        let most = if self.is_slow { MAX_HELPERS } else { USUAL_HELPERS };
+        let group = self.helpers.share(group, most.min(count / MIN_FILES_PER_HELPER));
+        let (mut done, mut time) = (Vec::with_capacity(count), Duration::ZERO);
+        while let Some(file) = group.next() {
+            self.read_next_urgent();
+            let began = Instant::now();
+            done.push(self.files.read_new(&mut self.opener, file));
+            time += began.elapsed();
         }
-    }
-
-    /// Reads a new control file.
-    fn read_new(&mut self, (name, at_most): NewFile) -> Completion {
-        let (spool, level, own_name) = (&self.spool, self.level, name.clone());
-        let tell = &mut self.duplicates.sink();
-        let (mut line, mut obsoleted) = (Vec::new(), Vec::new());
-        let observer: LoadObserver<'_> = &mut |loaded| {
-            self.verbose.add(spool, &loaded);
-            line = self.arrivals.compose(&loaded);
-            self.arrivals.keep_facts(&loaded);
-            obsoleted = self.obsoletes.add(spool, &loaded);
-        };
-        let found = match self.opener.open() {
-            Ok(open) => {
-                load::load(open, level, own_name, at_most, tell, observer, write_before_move_aside)
-            }
-            Err(error) => LoadResult::Failed(error),
-        };
-        VerboseMessages::explain_refusal(spool, &name, &found);
-        Completion::Read(name, Box::new(found), FileNews { line, obsoleted })
+        while done.len() < count {
+            let (read, took) = self.helpers.next_result();
+            done.extend(read);
+            time += took;
+        }
+        self.is_slow = time > SLOW_READ * count as u32;
+        done
     }
 
     fn read_next_urgent(&mut self) {
@@ -217,42 +225,54 @@ mod tests {
     use super::super::LoopWaker;
     use super::*;
     use crate::logging::mail_log::{MailLines, MailLog, MailLogs};
+    use crate::spool_io::file_reader::ReadObservers;
+    use crate::spool_io::obsoleted::ObsoletesFinder;
+    use crate::spool_io::verbose_messages::VerboseMessages;
+    use crate::state::duplicates::DuplicatesFile;
+    use std::fs;
     use std::path::Path;
+    use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
-    use std::sync::mpsc::{channel, sync_channel};
+    use std::sync::mpsc::{Sender, channel, sync_channel};
     use zsched_service::{AppendedFile, BackgroundLog};
-    use zsched_spool::HashFolder;
+    use zsched_spool::{HashFolder, HashLevel, Spool};
 
     fn name(number: u64) -> SpoolName {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
     }
 
-    #[test]
-    fn urgent_read_is_not_delayed_by_batch() {
+    /// Creates a reader of a spool, and the other ends of its channels.
+    fn reader(spool: Spool) -> (Reader, Sender<ReadRequest>, Receiver<Vec<Completion>>) {
         let poll = mio::Poll::new().expect("a poll");
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let loop_waker = LoopWaker { waker: Arc::new(waker), is_awake: AtomicBool::new(false) };
         let (sender, results) = sync_channel(100);
         let (requests, reads) = channel();
-        let spool = Spool::new("/nonexistent");
-        let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let file = AppendedFile::open(Path::new("/dev/null"), "log", 0o600).expect("a log");
         let log = BackgroundLog::start(file, |_| Vec::new()).expect("a worker");
         let logs = MailLogs::new(None, &log, MailLines::None);
-        let mut reader = Reader {
-            opener: SpoolOpener::new(spool.clone()),
-            spool,
-            level: HashLevel::Flat,
-            queue: ReadQueue::new(reads),
-            completions: CompletionSender { sender, loop_waker: Arc::new(loop_waker) },
-            duplicates,
+        let observers = ReadObservers {
             verbose: VerboseMessages::default(),
             obsoletes: ObsoletesFinder::new(Arc::default()),
             arrivals: MailLog::new(logs).arrival_lines(None),
-            portion: Vec::new(),
-            is_over: false,
         };
-        let batch = |numbers: std::ops::Range<u64>| numbers.map(|n| (name(n), None)).collect();
+        let files = FileReader {
+            duplicates: Arc::new(DuplicatesFile::new(spool.duplicates_file())),
+            spool,
+            level: HashLevel::Flat,
+            observers: Mutex::new(observers),
+        };
+        let completions = CompletionSender { sender, loop_waker: Arc::new(loop_waker) };
+        (Reader::new(files, ReadQueue::new(reads), completions), requests, results)
+    }
+
+    fn batch(numbers: std::ops::Range<u64>) -> Vec<NewFile> {
+        numbers.map(|number| (name(number), None)).collect()
+    }
+
+    #[test]
+    fn urgent_read_is_not_delayed_by_batch() {
+        let (mut reader, requests, results) = reader(Spool::new("/nonexistent"));
         let urgent = ReadRequest::Urgent(UrgentRead::New((name(4711), None)));
         for request in [ReadRequest::Batch(batch(100..200)), urgent] {
             requests.send(request).expect("the reader is there");
@@ -263,5 +283,41 @@ mod tests {
         drop(requests);
         assert!(matches!(reader.queue.next(), Some(ReadRequest::Batch(_))));
         assert!(reader.queue.next().is_none());
+    }
+
+    /// Several threads read files, and move malformed ones aside.
+    #[test]
+    fn each_file_of_a_batch_is_read_once() {
+        const COUNT: u64 = 1000;
+        for is_slow in [false, true] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let spool = Spool::new(folder.path());
+            spool.create().expect("a spool");
+            for number in 1..=COUNT {
+                let own_name = if number % 5 == 0 { 0 } else { number };
+                let text = format!("i {own_name}\ns l - a 0\nr           c h u 0\nm\n\n");
+                fs::write(spool.control_file(&name(number)), text).expect("written");
+                fs::write(spool.message_file(&name(number)), "").expect("written");
+            }
+            let (mut reader, _requests, results) = reader(spool.clone());
+            reader.is_slow = is_slow;
+            reader.read_batch(batch(1..COUNT + 1));
+            reader.flush();
+            let mut read = Vec::new();
+            for done in results.try_iter().flatten() {
+                let Completion::Read(name, found, _) = done else { panic!("another result") };
+                match *found {
+                    LoadResult::Arrival(_) => assert_ne!(name.number() % 5, 0),
+                    LoadResult::Malformed { moved, .. } => {
+                        assert_eq!(name.number() % 5, 0);
+                        assert!(moved.expect("moved").exists());
+                    }
+                    other => panic!("{other:?}"),
+                }
+                read.push(name.number());
+            }
+            read.sort_unstable();
+            assert_eq!(read, (1..=COUNT).collect::<Vec<u64>>());
+        }
     }
 }

@@ -28,6 +28,7 @@ use locate::move_to_folder;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use zsched_format::control_file::{ControlFile, ControlFileError, PidField};
 use zsched_format::time::Timestamp;
 
@@ -233,6 +234,9 @@ fn list_and_move_aside(
     name: &SpoolName,
     before_move: BeforeMove,
 ) -> io::Result<PathBuf> {
+    // The list has room for the messages of one removal.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     before_move(spool, name)?;
     let mut removals = RemovalList::new(spool.reader_removals_file());
     let message = spool.message_file(name).symlink_metadata().ok();
