@@ -98,7 +98,7 @@ impl World {
                     self.core.handle(self.now, Event::AgentStarted { agent, pid });
                 }
                 Action::Feed { agent, job } => {
-                    let job = String::from_utf8(job.into()).expect("test names are text");
+                    let job = String::from_utf8(job).expect("test names are text");
                     self.send_to_agent(agent, job.trim_end());
                 }
                 Action::SendIdle(agent) => self.send_to_agent(agent, "#idle"),
