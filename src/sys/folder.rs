@@ -42,7 +42,7 @@ impl Folder {
         Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a folder below the folder, or the folder itself (`.`), so that it can be synced.
+    /// Opens a folder below the folder, or the folder itself (`.`), to sync it.
     pub fn open_folder(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::empty())?.into())

@@ -1,11 +1,11 @@
 //! Helper workers, which may block on the spool's disk.
 //!
 //! There are four, each with a queue of requests. The scanner lists folders ([`scanner`]). The
-//! reader reads control files, with helpers if there are many ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
-//! also composes lines about recipients ([`crate::logging::mail_log`]), which need files that it
-//! removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier
-//! scheduler for a while after a start ([`former_agents`]). A sixth cuts the packets of bulk jobs
-//! ([`bulk`]).
+//! reader reads control files, with helpers if there are many ([`reader`]). The writer writes to
+//! and removes from the spool ([`writer`]); it also composes lines about recipients
+//! ([`crate::logging::mail_log`]), which need files that it removes. The reporter sends reports
+//! ([`reporter`]). A fifth watches the agents of an earlier scheduler for a while after a start
+//! ([`former_agents`]). A sixth cuts the packets of bulk jobs ([`bulk`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
