@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, c_uint};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -128,7 +128,12 @@ pub fn is_name_of(path: &Path, open: &File) -> io::Result<bool> {
 /// If it exists, the error is [`ErrorKind::AlreadyExists`] and nothing has changed. The error is
 /// [`ErrorKind::Unsupported`] where the file system lacks the operation.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+    rename_new_at(CWD, from, to)
+}
+
+/// Does what [`rename_new`] does, with paths below an open folder.
+pub(crate) fn rename_new_at(folder: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => Err(ErrorKind::Unsupported.into()),
         other => Ok(other?),
     }

@@ -2,14 +2,12 @@
 //!
 //! The kernel finds a name in an open folder without a look at the folders above.
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, mkdirat, openat, renameat, renameat_with, statat,
-    unlinkat,
-};
+use crate::files::rename_new_at;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// An open folder.
@@ -32,13 +30,16 @@ pub struct FileFacts {
 impl Folder {
     /// Opens a folder.
     pub fn open(path: &Path) -> io::Result<Folder> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
+        Folder::open_with(path, OFlags::empty())
     }
 
     /// Opens a folder unless it is a symbolic link.
     pub fn open_real(path: &Path) -> io::Result<Folder> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Folder::open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, more: OFlags) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
         Ok(Folder(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
@@ -63,19 +64,20 @@ impl Folder {
         Ok(openat(&self.0, name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// Renames a file below the folder. The error is [`ErrorKind::AlreadyExists`] if the new name
-    /// exists.
+    /// Renames a file below the folder unless the new name exists.
+    ///
+    /// If it exists, the error is [`ErrorKind::AlreadyExists`]. Where the file system cannot do this
+    /// in one step, as NFS, the new name is looked for before.
     pub fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        match renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE) {
-            // A file system without this operation, as NFS.
-            Err(Errno::INVAL | Errno::NOSYS) => {
+        match rename_new_at(self.0.as_fd(), Path::new(from), Path::new(to)) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
                 match statat(&self.0, to, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(_) => Err(ErrorKind::AlreadyExists.into()),
                     Err(Errno::NOENT) => Ok(renameat(&self.0, from, &self.0, to)?),
                     Err(error) => Err(error.into()),
                 }
             }
-            other => Ok(other?),
+            other => other,
         }
     }
 
