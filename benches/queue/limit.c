@@ -54,11 +54,12 @@ static void deliver_to_maildir(long number) {
 }
 
 static void make_maildirs(void) {
+    static const char *const formats[] = {"maildir/%d", "maildir/%d/tmp", "maildir/%d/new"};
+    char path[100];
     mkdir("maildir", 0755);
-    for (long user = 0; user < HOSTS; user++)
-        for (const char *const *name = (const char *const[]){"", "/tmp", "/new", NULL}; *name; name++) {
-            char path[100];
-            sprintf(path, "maildir/%ld%s", user, *name);
+    for (int user = 0; user < HOSTS; user++)
+        for (int i = 0; i < 3; i++) {
+            sprintf(path, formats[i], user);
             must(mkdir(path, 0755) == 0, path);
         }
 }
