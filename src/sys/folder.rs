@@ -66,8 +66,8 @@ impl Folder {
 
     /// Renames a file below the folder unless the new name exists.
     ///
-    /// If it exists, the error is [`ErrorKind::AlreadyExists`]. Where the file system cannot do this
-    /// in one step, as NFS, the new name is looked for before.
+    /// If it exists, the error is [`ErrorKind::AlreadyExists`]. Where the file system cannot do
+    /// this in one step, as NFS, the new name is looked for before.
     pub fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         match rename_new_at(self.0.as_fd(), Path::new(from), Path::new(to)) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
