@@ -13,7 +13,6 @@
 //! ```
 
 use crate::control_file::Tag;
-use std::io::Write;
 use std::str::FromStr;
 
 /// The line that requests work, without its line end.
@@ -205,14 +204,19 @@ pub fn leading_number<N: FromStr>(text: &[u8]) -> Option<(N, &[u8])> {
     Some((number, &text[end..]))
 }
 
-/// Number and offset in `<number>[-rest]/<offset>`.
+/// The texts before and after the first such byte.
+fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(at, text)?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// Number and offset in `<number>[-rest]/<offset>`, given without the slash.
 ///
 /// The name of a file may continue after its number.
-fn number_and_offset(text: &[u8]) -> Option<(u64, u32)> {
-    let slash = memchr::memchr(b'/', text)?;
-    let (number, _) = leading_number(&text[..slash])?;
-    let (offset, rest) = leading_number(&text[slash + 1..])?;
-    rest.is_empty().then_some((number, offset))
+fn number_and_offset(name: &[u8], offset: &[u8]) -> Option<(u64, u32)> {
+    let (number, rest_of_name) = leading_number(name)?;
+    let (offset, rest) = leading_number(offset)?;
+    (rest.is_empty() && !rest_of_name.contains(&b'\t')).then_some((number, offset))
 }
 
 impl<'a> RecipientReport<'a> {
@@ -220,15 +224,10 @@ impl<'a> RecipientReport<'a> {
     ///
     /// The error names what is missing.
     fn parse(line: &'a [u8]) -> Result<RecipientReport<'a>, &'static str> {
-        let slash = memchr::memchr(b'/', line).ok_or("no / after the number")?;
-        if !line[slash..].contains(&b'\t') {
-            return Err("no TAB after the offset");
-        }
-        let mut fields = line.splitn(3, |byte| *byte == b'\t');
-        let place = fields.next().unwrap_or_default();
-        let notary = fields.next().unwrap_or_default();
-        let status = fields.next().ok_or("no TAB after the notary data")?;
-        let (number, offset) = number_and_offset(place).ok_or("no number and offset")?;
+        let (name, line) = split(line, b'/').ok_or("no / after the number")?;
+        let (offset, line) = split(line, b'\t').ok_or("no TAB after the offset")?;
+        let (notary, status) = split(line, b'\t').ok_or("no TAB after the notary data")?;
+        let (number, offset) = number_and_offset(name, offset).ok_or("no number and offset")?;
         let word_end = status.iter().position(u8::is_ascii_whitespace).unwrap_or(status.len());
         let message = status.get(word_end + 1..).unwrap_or_default();
         let status = ReportStatus::from_word(&status[..word_end]);
@@ -259,8 +258,11 @@ impl<'a> RecipientReport<'a> {
     /// Line ends and TABs inside fields, which would break the line, are replaced by CR and blank.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let one_line = |byte: u8| if byte == b'\n' { b'\r' } else { byte };
-        // A write to memory cannot fail.
-        write!(out, "{}/{}\t", self.number, self.offset).ok();
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(digits.format(self.number).as_bytes());
+        out.push(b'/');
+        out.extend_from_slice(digits.format(self.offset).as_bytes());
+        out.push(b'\t');
         let notary = self.notary.iter().map(|&byte| if byte == b'\t' { b' ' } else { byte });
         out.extend(notary.map(one_line));
         out.push(b'\t');

@@ -5,7 +5,7 @@
 
 use super::agent_model::AgentModel;
 use super::progress::Progress;
-use super::statistics::{Sample, Statistics};
+use super::statistics::Statistics;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
@@ -69,8 +69,8 @@ pub(crate) fn run(
         simulation.etrn(host);
     }
     simulation.run_until(end + LOAD_TIME);
-    if let Some(last) = simulation.core().map(|core| Sample::of(core, end)) {
-        simulation.observer.end(&last);
+    if let Some((core, statistics)) = simulation.core_and_observer() {
+        statistics.end(core);
     }
     let made_up = simulation.hosts.recorded.as_ref().map_or(0, |recorded| recorded.made_up);
     RunResults { statistics: simulation.observer, made_up }

@@ -1,8 +1,10 @@
 //! Counters of a run: simulated, or recorded and replayed.
 
-use std::collections::{HashMap, VecDeque};
+use foldhash::HashMap;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+use zsched_core::view::Thread;
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::control_file::Tag;
@@ -65,6 +67,8 @@ pub(crate) struct DestinationResults {
     pub overtaken: Duration,
     /// Jobs that agents have begun.
     pub jobs: Jobs,
+    /// Its thread over time. Samples of other times found none.
+    pub samples: Vec<ThreadSample>,
 }
 
 /// A delivery to a recipient.
@@ -163,8 +167,17 @@ pub(crate) struct Sample {
     pub agents: usize,
     /// Recipients in the queue.
     pub recipients: u64,
-    /// For each thread: recipients in the queue, and agents at work.
-    pub threads: Vec<(Destination, u32, usize)>,
+}
+
+/// A thread at the time of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadSample {
+    /// Number of samples before it.
+    pub samples: u32,
+    /// Recipients in the queue.
+    pub recipients: u32,
+    /// Agents at work.
+    pub agents: u32,
 }
 
 impl Statistics {
@@ -187,10 +200,22 @@ impl Statistics {
         }
     }
 
+    /// Takes a sample of the queues.
+    pub(crate) fn take_sample(&mut self, core: &Scheduler, time: Timestamp) {
+        let samples = self.samples.len() as u32;
+        for thread in threads(core) {
+            let (recipients, agents) = (thread.recipients, thread.agents.len() as u32);
+            let sample = ThreadSample { samples, recipients, agents };
+            results(&mut self.destinations, &thread.destination).samples.push(sample);
+        }
+        let totals = core.view().totals();
+        self.samples.push(Sample { time, agents: totals.agents, recipients: totals.recipients });
+    }
+
     /// Takes what is queued at the end of the run.
-    pub(crate) fn end(&mut self, last: &Sample) {
-        for (destination, recipients, _) in &last.threads {
-            self.destinations.entry(destination.clone()).or_default().queued = (*recipients).into();
+    pub(crate) fn end(&mut self, core: &Scheduler) {
+        for thread in threads(core) {
+            results(&mut self.destinations, &thread.destination).queued = thread.recipients.into();
         }
     }
 
@@ -255,19 +280,19 @@ impl Statistics {
     }
 }
 
-impl Sample {
-    /// Takes a sample of a core.
-    pub(crate) fn of(core: &Scheduler, now: Timestamp) -> Sample {
-        let totals = core.view().totals();
-        let rings = core.view().ring_ids().into_iter().filter_map(|ring| core.view().ring(ring));
-        let threads = rings.flat_map(|ring| &ring.threads);
-        let mut threads: Vec<_> = threads
-            .filter_map(|thread| core.view().thread(*thread))
-            .map(|thread| (thread.destination.clone(), thread.recipients, thread.agents.len()))
-            .collect();
-        threads.sort_unstable();
-        Sample { time: now, agents: totals.agents, recipients: totals.recipients, threads }
-    }
+/// All threads of a core.
+fn threads(core: &Scheduler) -> impl Iterator<Item = &Thread> {
+    let rings = core.view().ring_ids().into_iter().filter_map(|ring| core.view().ring(ring));
+    let threads = rings.flat_map(|ring| &ring.threads);
+    threads.filter_map(|thread| core.view().thread(*thread))
+}
+
+/// The results of a destination, which may be new.
+fn results<'a>(
+    destinations: &'a mut HashMap<Destination, DestinationResults>,
+    destination: &Destination,
+) -> &'a mut DestinationResults {
+    destinations.entry(destination.clone()).or_default()
 }
 
 impl SimulationObserver for Statistics {

@@ -8,7 +8,7 @@ use super::SchedsimError;
 use super::agent_model::AgentModel;
 use super::model_run::{self, RunResults};
 use super::run::summary::{Delay, RecipientResults, Totals};
-use super::statistics::{Sample, Statistics};
+use super::statistics::Statistics;
 use std::io::Write;
 use std::path::Path;
 use zsched_config::Diagnostic;
@@ -34,7 +34,7 @@ pub(crate) fn run(
     statistics.begin(replay.core());
     let observers = (&mut model, &mut statistics);
     let played = super::play(path, &mut replay, observers)?;
-    statistics.end(&Sample::of(replay.core(), played.last));
+    statistics.end(replay.core());
     let recorded = RunResults { statistics, made_up: 0 };
     let period = (begun, played.last);
     let name = |path: &Path| path.display().to_string();

@@ -1,7 +1,7 @@
 //! The hosts that agents deliver to, with their speed, connection limits, refusals and outages.
 
 use super::recorded::RecordedAttempts;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -106,7 +106,7 @@ impl Hosts {
         Hosts {
             rules: rules.into_iter().map(|(pattern, nature)| (pattern, Rc::new(nature))).collect(),
             default: Rc::new(default),
-            known: HashMap::new(),
+            known: HashMap::default(),
             hosts: Vec::new(),
             recorded: None,
         }

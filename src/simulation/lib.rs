@@ -236,6 +236,12 @@ impl<O: SimulationObserver> Simulation<O> {
         self.shell.as_ref().map(|shell| &shell.core)
     }
 
+    /// The same, and the observer.
+    pub fn core_and_observer(&mut self) -> Option<(&Scheduler, &mut O)> {
+        let shell = self.shell.as_ref()?;
+        Some((&shell.core, &mut self.observer))
+    }
+
     /// Puts a message into the spool as a router does.
     ///
     /// It has a message file if `has_message`.

@@ -3,7 +3,7 @@
 //! Otherwise each would parse a file again. One parse is enough, since only tags change in it, and
 //! lines at the end, of which only added recipients are read.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::rc::Rc;
 use zsched_format::control_file::{self, ControlFile, ControlFileError};
 use zsched_format::job_recipients::IndexedControlFile;

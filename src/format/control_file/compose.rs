@@ -5,6 +5,10 @@ use super::{Span, Tag};
 use crate::priority::letter;
 use std::io::{self, ErrorKind};
 
+/// Usual sizes of a recipient's lines, and of all other lines, in bytes.
+const USUAL_RECIPIENT_SIZE: usize = 80;
+const USUAL_HEAD_SIZE: usize = 256;
+
 /// The contents of a new message's control file.
 #[derive(Clone, Debug, Default)]
 pub struct ControlFileDraft {
@@ -104,7 +108,7 @@ impl Address {
             push_word(out, check_one_line(what, word)?);
             out.push(b' ');
         }
-        out.extend_from_slice(self.privilege.to_string().as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(self.privilege).as_bytes());
         Ok(())
     }
 }
@@ -114,10 +118,12 @@ impl ControlFileDraft {
     ///
     /// Fails with [`ErrorKind::InvalidInput`] if a value would add lines to the file.
     pub fn to_text(&self) -> io::Result<Vec<u8>> {
-        let mut out = b"@ 0x00000007\n".to_vec();
+        let recipients: usize = self.groups.iter().map(|group| group.recipients.len()).sum();
+        let mut out = Vec::with_capacity(USUAL_HEAD_SIZE + recipients * USUAL_RECIPIENT_SIZE);
+        out.extend_from_slice(b"@ 0x00000007\n");
         push_optional(&mut out, "v ", "verbose file", &self.verbose)?;
         push_line(&mut out, "i ", check_one_line("name", &self.name)?);
-        push_line(&mut out, "o ", &self.body_offset.to_string());
+        push_line(&mut out, "o ", itoa::Buffer::new().format(self.body_offset));
         push_line(&mut out, "l ", check_one_line("log id", &self.log_id)?);
         if let Some(priority) = self.priority {
             push_line(&mut out, "p ", &letter(priority).to_string());
@@ -225,9 +231,9 @@ fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
 
 /// Checks that the text is one line. CR is not a line end here, but is one for agents and reports.
 fn check_one_line<'a>(what: &str, text: &'a str) -> io::Result<&'a str> {
-    match text.contains(['\n', '\r', '\0']) {
-        true => Err(invalid(&format!("the {what} has a line end or NUL in it"))),
-        false => Ok(text),
+    match memchr::memchr3(b'\n', b'\r', b'\0', text.as_bytes()) {
+        Some(_) => Err(invalid(&format!("the {what} has a line end or NUL in it"))),
+        None => Ok(text),
     }
 }
 
@@ -249,7 +255,7 @@ fn invalid(reason: &str) -> io::Error {
 fn push_word(out: &mut Vec<u8>, word: &str) {
     if word.is_empty() {
         out.push(b'-');
-    } else if word.contains([' ', '\t', '"', '\\']) && !reads_back_as_one(word) {
+    } else if word.bytes().any(|byte| b" \t\"\\".contains(&byte)) && !reads_back_as_one(word) {
         out.push(b'"');
         for byte in word.bytes() {
             if matches!(byte, b'"' | b'\\') {

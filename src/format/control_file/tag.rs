@@ -54,9 +54,11 @@ impl PidField {
     /// Ids above 999,999 lose their last digits: the original prints them with `%6d` and keeps six
     /// bytes.
     pub fn from_pid(pid: u32) -> PidField {
-        let digits = format!("{pid:6}");
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(pid).as_bytes();
+        let kept = &digits[..digits.len().min(PidField::WIDTH)];
         let mut field = [b' '; PidField::WIDTH];
-        field.copy_from_slice(&digits.as_bytes()[..PidField::WIDTH]);
+        field[PidField::WIDTH - kept.len()..].copy_from_slice(kept);
         PidField(field)
     }
 

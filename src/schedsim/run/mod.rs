@@ -15,7 +15,7 @@ mod world;
 
 use crate::SchedsimError;
 use crate::progress::Progress;
-use crate::statistics::{Sample, Statistics};
+use crate::statistics::Statistics;
 use clap::Args;
 use console::Term;
 use std::fs;
@@ -170,9 +170,6 @@ fn simulate(
     let end = START + length;
     let interval = length / SAMPLE_COUNT;
     let progress = Progress::of_simulation(name, length);
-    let take_sample = |simulation: &Simulation<Statistics>| {
-        simulation.core().map(|core| Sample::of(core, simulation.at().wall))
-    };
     let mut next_sample = START;
     loop {
         let mail = traffic.next_time().filter(|time| *time < end);
@@ -180,8 +177,10 @@ fn simulate(
         simulation.run_until(stop);
         progress.set_time(stop.since(START));
         if next_sample <= stop {
-            let sample = take_sample(&simulation);
-            simulation.observer.samples.extend(sample);
+            let time = simulation.at().wall;
+            if let Some((core, statistics)) = simulation.core_and_observer() {
+                statistics.take_sample(core, time);
+            }
             next_sample += interval;
         }
         if mail == Some(stop) {
@@ -191,8 +190,8 @@ fn simulate(
             break;
         }
     }
-    if let Some(last) = take_sample(&simulation) {
-        simulation.observer.end(&last);
+    if let Some((core, statistics)) = simulation.core_and_observer() {
+        statistics.end(core);
     }
     Summary::new(name, options.seed, length, &world.mail, &simulation.observer)
 }

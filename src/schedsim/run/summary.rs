@@ -3,7 +3,7 @@
 //! The fields are those of `--json`; all times are in seconds.
 
 use super::world::Mail;
-use crate::statistics::{DestinationResults, Sample, Statistics};
+use crate::statistics::{DestinationResults, Statistics};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -172,8 +172,8 @@ impl Summary {
                 .into_iter()
                 .map(|(to, results)| ThreadResults::new(to, results, of))
                 .collect(),
-            over_time: over_time(of, of.destinations.values(), |sample| {
-                (sample.recipients, sample.agents)
+            over_time: over_time(of, of.destinations.values(), |index| {
+                (of.samples[index].recipients, of.samples[index].agents)
             }),
         }
     }
@@ -188,11 +188,11 @@ fn distinct(mail: &[Mail]) -> impl Iterator<Item = &Mail> {
 
 /// Returns the queue of these destinations over time.
 ///
-/// `of_sample` returns its recipients and agents.
+/// `of_sample` returns its recipients and agents in the sample with this index.
 fn over_time<'d>(
     of: &Statistics,
     results: impl Iterator<Item = &'d DestinationResults>,
-    of_sample: impl Fn(&Sample) -> (u64, usize),
+    of_sample: impl Fn(usize) -> (u64, usize),
 ) -> Vec<Point> {
     let mut delays = vec![Vec::new(); of.samples.len()];
     for delivery in results.flat_map(|results| &results.deliveries) {
@@ -201,12 +201,12 @@ fn over_time<'d>(
             until_sample.push(delivery.delay);
         }
     }
-    let point = |(sample, delays): (&Sample, Vec<u32>)| {
-        let (queued, agents) = of_sample(sample);
-        let time = sample.time.since(of.start).as_secs_f64();
+    let point = |(index, delays)| {
+        let (queued, agents) = of_sample(index);
+        let time = of.samples[index].time.since(of.start).as_secs_f64();
         Point { time, queued, agents, delay: Delay::new(delays) }
     };
-    of.samples.iter().zip(delays).map(point).collect()
+    delays.into_iter().enumerate().map(point).collect()
 }
 
 impl Totals {
@@ -272,10 +272,10 @@ impl MailResults {
 
 impl ThreadResults {
     fn new(to: &Destination, results: &DestinationResults, of: &Statistics) -> ThreadResults {
-        let of_sample = |sample: &Sample| {
-            let threads = &sample.threads;
-            let found = threads.binary_search_by(|thread| thread.0.cmp(to));
-            found.map_or((0, 0), |index| (u64::from(threads[index].1), threads[index].2))
+        let of_sample = |index: usize| {
+            let found = results.samples.binary_search_by_key(&index, |of| of.samples as usize);
+            let sample = found.map(|found| results.samples[found]);
+            sample.map_or((0, 0), |of| (of.recipients.into(), of.agents as usize))
         };
         let (concurrency, concurrency_deviation) = results.jobs.concurrency();
         let (shortest, longest) = results.jobs.gaps.unwrap_or_default();
@@ -314,16 +314,12 @@ pub(super) fn json(summaries: &[Summary]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::Delivery;
+    use crate::statistics::{Delivery, Sample};
 
     #[test]
     fn delays_belong_to_the_sample_after_the_delivery() {
-        let sample = |second| Sample {
-            time: Timestamp::from_seconds(second),
-            agents: 0,
-            recipients: 0,
-            threads: Vec::new(),
-        };
+        let sample =
+            |second| Sample { time: Timestamp::from_seconds(second), agents: 0, recipients: 0 };
         let mut statistics = Statistics::new(Timestamp::EPOCH);
         statistics.samples.extend((1..=4).map(sample));
         let delivery = |(samples, delay)| Delivery { samples, delay };

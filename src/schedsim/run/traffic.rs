@@ -19,6 +19,8 @@ struct Stream {
     until: Option<Timestamp>,
     /// Maximum number of messages still to come.
     left: Option<u64>,
+    /// The last message. The next one differs from it in little.
+    draft: ControlFileDraft,
 }
 
 impl Traffic {
@@ -30,9 +32,10 @@ impl Traffic {
         let streams = world.mail.iter().map(|mail| {
             let until = mail.until.map(|until| start + until.0);
             let random = fastrand::Rng::with_seed(seeds.u64(..));
-            let mut stream =
-                Stream { mail: mail.clone(), random, next: None, until, left: mail.messages };
-            stream.next = stream.after(start + mail.from.0);
+            let first = start + mail.from.0;
+            let (mail, draft, left) = (mail.clone(), draft(mail), mail.messages);
+            let mut stream = Stream { mail, random, next: None, until, left, draft };
+            stream.next = stream.after(first);
             stream
         });
         Traffic { streams: streams.collect(), next_number: 1 }
@@ -74,33 +77,48 @@ impl Stream {
         let [min, max] = self.mail.recipients;
         let count = self.random.u32(min..=max);
         let first = self.random.u32(1..=self.mail.hosts) - 1;
-        let host = |index: u32| {
-            // Consecutive hosts, beginning with a random one.
-            let offset = if self.mail.scattered { index } else { 0 };
-            let number = (first + offset % self.mail.hosts) % self.mail.hosts + 1;
-            self.mail.host.replace('*', &number.to_string())
+        let mail = &self.mail;
+        // Consecutive hosts, beginning with a random one.
+        let nth_host = |index: u32| {
+            let number = (first + index % mail.hosts) % mail.hosts + 1;
+            mail.host.replace('*', &number.to_string())
         };
-        let recipient = |index| Recipient {
-            address: Address::new(&self.mail.channel, &host(index), &format!("user{index}"), 65534),
-            notify: match &self.mail.notify[..] {
-                "" => String::new(),
-                when => format!("NOTIFY={when}"),
-            },
-            end: None,
-        };
-        let group = Group {
-            sender: Address::new("local", "", "sender", 0),
-            recipients: (0..count).map(recipient).collect(),
-            headers: b"Subject: simulated\n".to_vec(),
-            ..Group::default()
-        };
-        let draft = ControlFileDraft {
-            name: number.to_string(),
-            priority: self.mail.priority,
-            log_id: String::from("<simulated>"),
-            groups: vec![group],
-            ..ControlFileDraft::default()
-        };
-        draft.to_text().expect("names of a world have no line ends in them")
+        let recipients = &mut self.draft.groups[0].recipients;
+        recipients.truncate(count as usize);
+        recipients.extend((recipients.len() as u32..count).map(|index| recipient(mail, index)));
+        let mut host = nth_host(0);
+        for (index, recipient) in (0..).zip(recipients) {
+            if mail.scattered && index > 0 {
+                host = nth_host(index);
+            }
+            recipient.address.host.clone_from(&host);
+        }
+        self.draft.name = number.to_string();
+        self.draft.to_text().expect("names of a world have no line ends in them")
     }
+}
+
+/// A message without recipients.
+fn draft(mail: &Mail) -> ControlFileDraft {
+    let group = Group {
+        sender: Address::new("local", "", "sender", 0),
+        headers: b"Subject: simulated\n".to_vec(),
+        ..Group::default()
+    };
+    ControlFileDraft {
+        priority: mail.priority,
+        log_id: String::from("<simulated>"),
+        groups: vec![group],
+        ..ControlFileDraft::default()
+    }
+}
+
+/// A recipient without a host.
+fn recipient(mail: &Mail, index: u32) -> Recipient {
+    let notify = match &mail.notify[..] {
+        "" => String::new(),
+        when => format!("NOTIFY={when}"),
+    };
+    let address = Address::new(&mail.channel, "", &format!("user{index}"), 65534);
+    Recipient { address, notify, end: None }
 }
