@@ -597,20 +597,19 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn read_agent_bytes(&mut self, agent: &mut Agent, count: usize) {
-        let rest = agent.outbox.split_off(count);
-        let said = std::mem::replace(&mut agent.outbox, rest);
         let at = self.at();
-        let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives) else {
-            return;
-        };
-        let (id, observer) = (agent.id, &mut self.observer);
-        let too_long = agent.lines.push(&said, |line| {
-            let event = Event::AgentSaid { agent: id, line };
-            observer.event_sent(at, &event);
-            shell.core.handle(at.wall, event);
-        });
+        let mut too_long = 0;
+        if let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives) {
+            let (id, observer) = (agent.id, &mut self.observer);
+            too_long = agent.lines.push(&agent.outbox[..count], |line| {
+                let event = Event::AgentSaid { agent: id, line };
+                observer.event_sent(at, &event);
+                shell.core.handle(at.wall, event);
+            });
+        }
+        agent.outbox.drain(..count);
         if too_long > 0 {
-            self.send(Event::LineSkipped { agent: id, bytes: too_long });
+            self.send(Event::LineSkipped { agent: agent.id, bytes: too_long });
         }
     }
 
