@@ -4,7 +4,6 @@ use foldhash::HashMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_core::view::Thread;
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::control_file::Tag;
@@ -203,10 +202,10 @@ impl Statistics {
     /// Takes a sample of the queues.
     pub(crate) fn take_sample(&mut self, core: &Scheduler, time: Timestamp) {
         let samples = self.samples.len() as u32;
-        for thread in threads(core) {
+        for thread in core.view().threads() {
             let (recipients, agents) = (thread.recipients, thread.agents.len() as u32);
             let sample = ThreadSample { samples, recipients, agents };
-            results(&mut self.destinations, &thread.destination).samples.push(sample);
+            self.destinations.entry(thread.destination.clone()).or_default().samples.push(sample);
         }
         let totals = core.view().totals();
         self.samples.push(Sample { time, agents: totals.agents, recipients: totals.recipients });
@@ -214,8 +213,9 @@ impl Statistics {
 
     /// Takes what is queued at the end of the run.
     pub(crate) fn end(&mut self, core: &Scheduler) {
-        for thread in threads(core) {
-            results(&mut self.destinations, &thread.destination).queued = thread.recipients.into();
+        for thread in core.view().threads() {
+            let results = self.destinations.entry(thread.destination.clone()).or_default();
+            results.queued = thread.recipients.into();
         }
     }
 
@@ -278,21 +278,6 @@ impl Statistics {
             _ => {}
         }
     }
-}
-
-/// All threads of a core.
-fn threads(core: &Scheduler) -> impl Iterator<Item = &Thread> {
-    let rings = core.view().ring_ids().into_iter().filter_map(|ring| core.view().ring(ring));
-    let threads = rings.flat_map(|ring| &ring.threads);
-    threads.filter_map(|thread| core.view().thread(*thread))
-}
-
-/// The results of a destination, which may be new.
-fn results<'a>(
-    destinations: &'a mut HashMap<Destination, DestinationResults>,
-    destination: &Destination,
-) -> &'a mut DestinationResults {
-    destinations.entry(destination.clone()).or_default()
 }
 
 impl SimulationObserver for Statistics {

@@ -150,8 +150,7 @@ impl Timeline {
                 _ => {}
             }
         } else {
-            let rings = view.ring_ids().into_iter().filter_map(|ring| view.ring(ring));
-            for thread in rings.flat_map(|ring| &ring.threads).filter_map(|id| view.thread(*id)) {
+            for thread in view.threads() {
                 let to = &thread.destination;
                 if self.wanted.has_destination(to) && !self.known.contains_key(to) {
                     let recipients = count(thread.recipients.into(), "recipient");

@@ -187,6 +187,12 @@ impl<'s> View<'s> {
         self.core.queue.threads().get(id)
     }
 
+    /// All threads, ring by ring.
+    pub fn threads(self) -> impl Iterator<Item = &'s Thread> {
+        let ids = self.core.queue.rings().iter().flat_map(|(_, ring)| &ring.threads);
+        ids.filter_map(move |id| self.thread(*id))
+    }
+
     /// The vertices of a thread; none if the thread is gone.
     pub fn vertices_of_thread(self, thread: ThreadId) -> Vec<VertexId> {
         let thread = self.core.queue.threads().get(thread);
