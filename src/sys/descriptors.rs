@@ -2,6 +2,7 @@
 
 use super::succeeded;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::{self, File};
@@ -10,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Keeps programs that we start from inheriting descriptors above 2.
 ///
@@ -35,13 +36,23 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
 /// Connects to a UNIX socket. Waits for a place in its listen queue, but no longer than `max_time`.
 ///
 /// The standard library waits without an end. When the time is over, the error is
-/// [`ErrorKind::WouldBlock`](io::ErrorKind::WouldBlock).
+/// [`ErrorKind::WouldBlock`](io::ErrorKind::WouldBlock). A signal does not end the wait.
 pub fn connect_unix(path: &Path, max_time: Duration) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&socket, Timeout::Send, Some(max_time))?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
+    let (address, end) = (SocketAddrUnix::new(path)?, Instant::now() + max_time);
+    loop {
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // The kernel restarts calls after a signal only if they have no timeout.
+        set_socket_timeout(&socket, Timeout::Send, Some(rest))?;
+        match connect(&socket, &address) {
+            Err(Errno::INTR) => {}
+            connected => return Ok(connected.map(|()| socket.into())?),
+        }
+    }
 }
 
 /// Returns true if the other end is closed or lost.
@@ -62,7 +73,7 @@ pub fn is_readable_within(stream: impl AsFd, time: Duration) -> io::Result<bool>
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     loop {
         match poll(&mut watched, Some(&time)) {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             count => return Ok(count? > 0),
         }
     }
@@ -109,8 +120,9 @@ pub fn peer_user(socket: &impl AsFd) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
-    use std::time::Instant;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::thread::{self, JoinHandle};
 
     #[test]
     fn peer_user_of_socket_pair_is_own_user() {
@@ -128,20 +140,43 @@ mod tests {
     fn connect_to_full_listen_queue_ends_in_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
-        let listener =
-            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .expect("a socket");
-        let address = SocketAddrUnix::new(&*path).expect("an address");
+        let _listener = listen_for_one(&path);
+        let began = Instant::now();
+        let connecting = thread::spawn(move || {
+            let mut waiting = Vec::new();
+            loop {
+                match connect_unix(&path, Duration::from_millis(50)) {
+                    Ok(stream) => waiting.push(stream),
+                    Err(error) => break (waiting.len(), error.kind()),
+                }
+            }
+        });
+        interrupt_until_finished(&connecting);
+        let (accepted, error) = connecting.join().expect("no panic");
+        assert!(accepted > 0 && began.elapsed() < Duration::from_secs(20));
+        assert_eq!(error, io::ErrorKind::WouldBlock);
+    }
+
+    /// A socket with a listen queue that is soon full.
+    fn listen_for_one(path: &Path) -> OwnedFd {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let listener = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        let address = SocketAddrUnix::new(path).expect("an address");
         rustix::net::bind(&listener, &address).expect("bound");
         rustix::net::listen(&listener, 1).expect("it listens");
-        let (mut waiting, began) = (Vec::new(), Instant::now());
-        let error = loop {
-            match connect_unix(&path, Duration::from_millis(50)) {
-                Ok(stream) => waiting.push(stream),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        assert!(!waiting.is_empty() && began.elapsed() < Duration::from_secs(20));
+        listener
+    }
+
+    /// Sends a signal with an empty handler to an OS thread every few milliseconds.
+    fn interrupt_until_finished<T>(target: &JoinHandle<T>) {
+        extern "C" fn do_nothing(_signal: libc::c_int) {}
+        let handler: extern "C" fn(libc::c_int) = do_nothing;
+        // SAFETY: the handler touches nothing, and no other test here uses the signal.
+        unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
+        while !target.is_finished() {
+            // SAFETY: an OS thread that was not joined may be signalled.
+            unsafe { libc::pthread_kill(target.as_pthread_t(), libc::SIGUSR1) };
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
