@@ -67,7 +67,7 @@ impl BackgroundLog {
     ) -> io::Result<BackgroundLog> {
         let (shared, gap) = (Arc::new(Shared::default()), Box::new(gap));
         let log = BackgroundLog { what: output.what(), shared: shared.clone() };
-        worker::start(log.what, move || Appender { output, gap, shared }.run())?;
+        worker::start_in_background(log.what, move || Appender { output, gap, shared }.run())?;
         Ok(log)
     }
 

@@ -23,6 +23,21 @@ pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Joi
     })
 }
 
+/// Starts a worker for a stream of small tasks, such as the lines of a log.
+///
+/// A new task does not interrupt the thread that hands it over: tasks gather, and are done
+/// together.
+pub fn start_in_background(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    start(name, || {
+        // Only speed depends on it.
+        zsched_sys::use_batch_policy().ok();
+        work();
+    })
+}
+
 /// Runs work that concerns one client only. A panic is logged and gives `None`.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     // Callers must not use what `work` has left half done.

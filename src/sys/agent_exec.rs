@@ -6,7 +6,7 @@
 
 use super::launch::{ABSENT_ARGUMENT, BECOME_AGENT, REPORT_DESCRIPTOR, VARIABLE_MARK};
 use super::limits::set_file_limit;
-use super::process::{ProcessPriority, set_priority};
+use super::process::{ProcessPriority, set_priority, use_batch_policy};
 use super::sigaction::{ignore_signal, reset_dispositions, unblock_signals};
 use super::users::{effective_group, effective_user, is_root};
 use super::{c_string, drop_groups, pointers, succeeded};
@@ -66,6 +66,8 @@ fn run_agent(mut words: impl Iterator<Item = OsString>) -> io::Result<Infallible
     }
     set_file_limit(file_limit)?;
     priority.map_or(Ok(()), set_priority)?;
+    // The scheduler wakes many agents, one after the other. Only speed depends on it.
+    use_batch_policy().ok();
     become_user(user, group)?;
     starter.map_or(Ok(()), end_with)?;
     // Signals that came since the start are delivered now, with the effect they would have on the

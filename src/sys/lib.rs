@@ -52,7 +52,7 @@ pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use memory::release_free_memory;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
-    set_process_name,
+    set_process_name, use_batch_policy,
 };
 pub use service_manager::{notify_service_manager, take_passed_datagram_socket};
 pub use sigaction::{ignore_signal, is_ignored};

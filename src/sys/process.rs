@@ -61,6 +61,22 @@ pub fn set_priority(priority: ProcessPriority) -> io::Result<()> {
     }
 }
 
+/// Gives the calling OS thread the policy for batch work (`SCHED_BATCH`).
+///
+/// When it has something to do, it no longer interrupts another thread at once, but waits until
+/// that one pauses or has used its time. Its share of the processors stays the same, and so do
+/// other policies, which an administrator has chosen. Threads and processes that it starts inherit
+/// it.
+pub fn use_batch_policy() -> io::Result<()> {
+    // SAFETY: takes and returns only numbers.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        return Ok(());
+    }
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are valid for the call.
+    succeeded(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) })
+}
+
 /// Sets the name of the process in `ps -o comm` and `top`: the first 15 bytes of it.
 pub fn set_process_name(name: &str) -> io::Result<()> {
     let end = (0..=name.len().min(15)).rev().find(|end| name.is_char_boundary(*end));

@@ -23,6 +23,17 @@ fn has(mask: u64, signal: i32) -> bool {
 }
 
 #[test]
+fn workers_do_not_interrupt_event_loop() {
+    let site = Site::new("c/*\n\tcommand=\"true\"\n");
+    let daemon = site.start();
+    assert_eq!(processes::policy(daemon.pid()), libc::SCHED_OTHER);
+    for name in ["reader", "writer", "log"] {
+        let thread = processes::thread(daemon.pid(), name);
+        assert_eq!(processes::policy(thread), libc::SCHED_BATCH, "{name}");
+    }
+}
+
+#[test]
 fn agents_get_documented_environment() {
     let site = Site::new(
         "c/*\n\tnice=5 command=\"FOO=bar EMPTY= WHERE=${SITE}/${channel} \
@@ -48,6 +59,7 @@ fn agents_get_documented_environment() {
     assert!(inodes[0].starts_with("socket ") && inodes.iter().all(|inode| *inode == inodes[0]));
     assert_eq!(lines(&told, "files"), ["50"]);
     assert_eq!(lines(&told, "niceness"), [(processes::niceness(daemon.pid()) + 5).to_string()]);
+    assert_eq!(lines(&told, "policy"), [libc::SCHED_BATCH.to_string()]);
 
     let mut variables: Vec<String> =
         site.read("environment-variables").lines().map(str::to_string).collect();

@@ -123,7 +123,7 @@ impl ReadHelpers {
     fn start_thread(&mut self) -> std::io::Result<()> {
         let (sender, groups) = channel::<Arc<FileGroup>>();
         let (files, results) = (self.files.clone(), self.result_sender.clone());
-        worker::start("read helper", move || {
+        worker::start_in_background("read helper", move || {
             let mut opener = SpoolOpener::new(files.spool.clone());
             for group in groups {
                 let began = Instant::now();

@@ -231,7 +231,7 @@ impl SpoolIo {
             observers: Mutex::new(observers),
         };
         let reader = Reader::new(files, ReadQueue::new(reads), completions.clone());
-        worker::start("reader", move || reader.run())?;
+        worker::start_in_background("reader", move || reader.run())?;
         let agents = processes::foreign_processes_in_folder();
         if !agents.is_empty() {
             let (spool, completions) = (spool.clone(), completions.clone());
@@ -267,7 +267,7 @@ impl SpoolIo {
             orders,
             portion: Vec::new(),
         };
-        let writer = worker::start("writer", move || writer.run(&writes))?;
+        let writer = worker::start_in_background("writer", move || writer.run(&writes))?;
         Ok(SpoolIo {
             results,
             portion: Vec::new().into_iter(),

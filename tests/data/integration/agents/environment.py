@@ -24,6 +24,7 @@ def main(channel):
         lines.append(f"descriptor {descriptor} {kind} {status.st_ino}")
     lines.append(f"files {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}")
     lines.append(f"niceness {os.getpriority(os.PRIO_PROCESS, 0)}")
+    lines.append(f"policy {os.sched_getscheduler(0)}")
     with open("../../environment.new", "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     os.rename("../../environment.new", "../../environment")
