@@ -77,10 +77,11 @@ impl Dispatch {
     ///
     /// Its reports about the number are then not about a message that was given the number since.
     pub(crate) fn has_forgotten_job(&self, queue: &Queue, agent: AgentId, number: u64) -> bool {
-        self.agents[agent].jobs().any(|vertex| {
+        let is_forgotten_job = |vertex| {
             let message = queue.message(queue.vertex(vertex).message);
             message.is(MessageFlag::Forgotten) && message.number() == number
-        })
+        };
+        queue.messages().has_forgotten() && self.agents[agent].jobs().any(is_forgotten_job)
     }
 
     /// Emits a record of an agent's report about a recipient.

@@ -291,6 +291,11 @@ impl Messages {
         self.by_number.len()
     }
 
+    /// Returns true if jobs of agents keep forgotten messages in memory.
+    pub fn has_forgotten(&self) -> bool {
+        self.pool.len() > self.by_number.len()
+    }
+
     /// Counts a job that an agent gets.
     ///
     /// A message does not become complete by it, so it is not marked.
