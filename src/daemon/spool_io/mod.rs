@@ -231,7 +231,8 @@ impl SpoolIo {
             observers: Mutex::new(observers),
         };
         let reader = Reader::new(files, ReadQueue::new(reads), completions.clone());
-        worker::start_in_background("reader", move || reader.run())?;
+        // It is as urgent as the loop: new mail waits for it.
+        worker::start("reader", move || reader.run())?;
         let agents = processes::foreign_processes_in_folder();
         if !agents.is_empty() {
             let (spool, completions) = (spool.clone(), completions.clone());

@@ -49,19 +49,14 @@ pub fn niceness(pid: u32) -> i64 {
     field(pid, 19).expect("the process is there")
 }
 
-/// Returns the scheduling policy of a process, or of one of its OS threads.
-pub fn policy(id: u32) -> i32 {
-    field(id, 41).and_then(|policy| policy.try_into().ok()).expect("the process is there")
-}
-
-/// Returns the OS thread of a process that has this name.
-pub fn thread(pid: u32, name: &str) -> u32 {
+/// Returns the scheduling policy of a process's OS thread, if there is one with this name.
+pub fn policy(pid: u32, thread: &str) -> Option<i64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads can be listed");
     let mut ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     let has_name = |id: &u32| {
-        fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|found| found.trim_end() == name)
+        fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim_end() == thread)
     };
-    ids.find(has_name).unwrap_or_else(|| panic!("{name} is no thread of process {pid}"))
+    field(ids.find(has_name)?, 41)
 }
 
 /// Returns the CPU time of a process, without its children.
