@@ -21,16 +21,16 @@
 
 use crate::Scheduler;
 use crate::dispatch::AgentId;
-use crate::queue::{RingId, ThreadId};
+use crate::queue::{Destination, RingId, ThreadId};
 use crate::sweep::SweptChange;
 use std::rc::Rc;
 use zsched_config::{Clause, Config};
 
-/// Maximum number of threads examined to find the successor of a ring.
+/// Maximum number of waiting threads examined to find the successor of a ring, and of idle agents.
 ///
-/// Threads that agents work on are examined in addition. If only other threads would have led to a
+/// Threads that agents work on are examined in addition. If only others would have led to a
 /// successor, the agents are merely replaced.
-const MAX_THREADS_EXAMINED: usize = 8;
+const MAX_EXAMINED: usize = 8;
 
 impl Scheduler {
     pub(super) fn apply_config(&mut self, config: Rc<Config>) {
@@ -48,22 +48,29 @@ impl Scheduler {
 
     /// Finds a new ring for the agents of a retired one.
     fn find_successor_ring(&mut self, old: RingId, agents: &[AgentId]) {
-        let served = agents.iter().filter_map(|agent| self.dispatch.agents()[*agent].thread);
-        let threads =
-            served.chain(self.queue.ring(old).threads.iter().copied().take(MAX_THREADS_EXAMINED));
-        let of_ring = |thread: &ThreadId| self.queue.thread(*thread).ring == old;
-        let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
-        for thread in threads {
-            // This does not remove the old ring, because it has agents.
-            self.reassign_ring(thread);
-            let new = self.queue.thread(thread).ring;
-            let is_free = self.dispatch.of_ring(new).count == 0;
-            if is_free
-                && has_same_process(&self.queue.ring(old).clause, &self.queue.ring(new).clause)
-            {
+        for destination in self.destinations_of(old, agents) {
+            let (channel, host) = (destination.channel(), destination.host());
+            let clause = self.cx.config.select_or_default(channel, host);
+            if !has_same_process(&self.queue.ring(old).clause, &clause) {
+                continue;
+            }
+            let new = self.ring_for(channel, host);
+            if self.dispatch.of_ring(new).count == 0 {
                 return self.dispatch.move_agents(&mut self.queue, &mut self.cx, old, new, agents);
             }
         }
+    }
+
+    /// Some destinations of a ring: all that agents work on, and last ones of idle agents.
+    fn destinations_of(&self, ring: RingId, agents: &[AgentId]) -> Vec<Destination> {
+        let thread = |id: ThreadId| self.queue.thread(id);
+        let agents = || agents.iter().map(|agent| &self.dispatch.agents()[*agent]);
+        let served =
+            agents().filter_map(|agent| agent.thread).filter(|id| thread(*id).ring == ring);
+        let waiting = self.queue.ring(ring).threads.iter().copied().take(MAX_EXAMINED);
+        let present = served.chain(waiting).map(|id| &thread(id).destination);
+        let last = agents().filter_map(|agent| agent.last_destination.as_ref()).take(MAX_EXAMINED);
+        present.chain(last).cloned().collect()
     }
 
     fn settle_threads_at_work(&mut self) {

@@ -41,6 +41,19 @@ fn agents_of_old_command_finish_and_end() {
 }
 
 #[test]
+fn idle_agents_of_same_command_get_next_message() {
+    let mut world = World::new("c/a*\n\tcommand=x\nc/*\n\tcommand=x\n");
+    world.message(1, &["c/b.test"]);
+    let (agent, jobs) = world.hungry_new_agent();
+    world.works(agent, jobs, "ok3");
+    world.hungry(agent);
+    reload(&mut world, "c/a*\n\tcommand=y\nc/b*\n\tcommand=x idlemax=1h\n");
+    world.message(2, &["c/b2.test"]);
+    assert_eq!(world.take_lines(agent), ["2\tb2.test"]);
+    assert_eq!((world.started.len(), world.core.view().ring_ids().len()), (1, 1));
+}
+
+#[test]
 fn idle_agents_of_old_command_end_at_once() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
