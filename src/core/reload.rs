@@ -26,7 +26,7 @@ use crate::sweep::SweptChange;
 use std::rc::Rc;
 use zsched_config::{Clause, Config};
 
-/// Maximum number of waiting threads examined to find the successor of a ring, and of idle agents.
+/// Maximum number of waiting threads, and of idle agents, examined for a successor ring.
 ///
 /// Threads that agents work on are examined in addition. If only others would have led to a
 /// successor, the agents are merely replaced.
