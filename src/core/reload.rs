@@ -61,7 +61,7 @@ impl Scheduler {
         }
     }
 
-    /// Some destinations of a ring: all that agents work on, and last ones of idle agents.
+    /// Some destinations of a ring: all that agents work on, some waiting, and some former ones.
     fn destinations_of(&self, ring: RingId, agents: &[AgentId]) -> Vec<Destination> {
         let thread = |id: ThreadId| self.queue.thread(id);
         let agents = || agents.iter().map(|agent| &self.dispatch.agents()[*agent]);

@@ -203,10 +203,7 @@ fn slow_agent_that_reports_is_not_killed() {
 #[test]
 fn idle_agent_ends_after_idle_timeout() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m\n\tcommand=x\n");
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     world.pass_seconds(179);
     assert_eq!(world.take_lines(agent), [""; 0]);
     world.pass_seconds(2);
@@ -223,10 +220,7 @@ fn idle_agent_ends_after_idle_timeout() {
 #[test]
 fn parked_agent_death_lets_next_mail_start_agent() {
     let mut world = World::new(ONE);
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     world.dies(agent, AgentEnd::Exited(0));
     world.message(2, &["c/a.test"]);
     assert_eq!(world.started.len(), 2);
@@ -483,10 +477,7 @@ fn failed_start_does_not_suspend_ring_with_working_agents() {
 #[test]
 fn idle_agent_that_answers_stays_until_idle_timeout() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m idle-ping=1m\n\tcommand=x\n");
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     for _ in 0..2 {
         world.pass_seconds(59);
         assert_eq!(world.take_lines(agent), [""; 0]);
@@ -502,10 +493,7 @@ fn idle_agent_that_answers_stays_until_idle_timeout() {
 #[test]
 fn idle_agent_that_does_not_answer_is_replaced() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=1h idle-ping=1m\n\tcommand=x\n");
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     world.pass_seconds(60);
     assert_eq!(world.take_lines(agent), ["#idle"]);
     // Mail that comes meanwhile stays queued, and is not lost on an agent that hangs.
@@ -522,10 +510,7 @@ fn idle_agent_that_does_not_answer_is_replaced() {
 #[test]
 fn mail_waits_for_agent_that_is_asked_only_until_it_answers() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=1h idle-ping=1m\n\tcommand=x\n");
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     world.pass_seconds(60);
     world.message(2, &["c/a.test"]);
     assert_eq!(world.take_lines(agent), ["#idle"]);

@@ -43,10 +43,7 @@ fn agents_of_old_command_finish_and_end() {
 #[test]
 fn idle_agents_of_same_command_get_next_message() {
     let mut world = World::new("c/a*\n\tcommand=x\nc/*\n\tcommand=x\n");
-    world.message(1, &["c/b.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/b.test");
     reload(&mut world, "c/a*\n\tcommand=y\nc/b*\n\tcommand=x idlemax=1h\n");
     world.message(2, &["c/b2.test"]);
     assert_eq!(world.take_lines(agent), ["2\tb2.test"]);
@@ -56,10 +53,7 @@ fn idle_agents_of_same_command_get_next_message() {
 #[test]
 fn idle_agents_of_old_command_end_at_once() {
     let mut world = World::new("c/*\n\tcommand=x\n");
-    world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.hungry_new_agent();
-    world.works(agent, jobs, "ok3");
-    world.hungry(agent);
+    let agent = world.idle_agent("c/a.test");
     reload(&mut world, "c/*\n\tcommand=y\n");
     assert_eq!(world.take_lines(agent), ["(retire)"]);
     world.dies(agent, AgentEnd::Exited(0));

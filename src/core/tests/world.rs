@@ -184,6 +184,15 @@ impl World {
         (agent, self.take_lines(agent))
     }
 
+    /// Delivers message 1 to a destination. Returns the agent, which is idle then.
+    pub fn idle_agent(&mut self, destination: &str) -> AgentId {
+        self.message(1, &[destination]);
+        let (agent, jobs) = self.hungry_new_agent();
+        self.works(agent, jobs, "ok3");
+        self.hungry(agent);
+        agent
+    }
+
     /// Ends the jobs of an agent one by one.
     ///
     /// Offset 100 of each gets this answer.
