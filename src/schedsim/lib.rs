@@ -11,7 +11,7 @@
 //! | [`explain`] | `explain`: the history of a subject |
 //! | [`timeline`] | how it is collected |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
-//! | [`statistics`] | `replay --cf`, `run`: the counters |
+//! | [`statistics`], [`destination_results`], [`thread_samples`] | `replay --cf`, `run`: the counters |
 //! | [`progress`] | the progress bar of all of them |
 
 #![warn(unreachable_pub)]
@@ -25,7 +25,9 @@ mod model_run;
 
 mod progress;
 
+mod destination_results;
 mod statistics;
+mod thread_samples;
 
 pub mod explain;
 

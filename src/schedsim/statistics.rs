@@ -1,10 +1,12 @@
 //! Counters of a run: simulated, or recorded and replayed.
 
+use crate::destination_results::{ResultsByDestination, index_of};
+use crate::thread_samples::ThreadSampler;
 use foldhash::HashMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
+use zsched_core::{Action, AgentId, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
@@ -30,7 +32,7 @@ pub(crate) struct Statistics {
     /// Jobs given to agents.
     pub jobs: u64,
     /// Results by destination.
-    pub destinations: HashMap<Destination, DestinationResults>,
+    pub destinations: ResultsByDestination,
     /// Maximum number of recipients in the queue at the same time.
     pub max_queued: u64,
     /// Number of a paged-out message that is about to arrive again.
@@ -42,117 +44,15 @@ pub(crate) struct Statistics {
     latest: HashMap<Rc<[u8]>, Timestamp>,
     /// Queues and agents over time.
     pub samples: Vec<Sample>,
-}
-
-/// Results of the recipients of one destination.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DestinationResults {
-    /// Recipients that arrived.
-    pub recipients: u64,
-    /// Recipients that failed permanently.
-    pub failed: u64,
-    /// Recipients that expired.
-    pub expired: u64,
-    /// Recipients that an operator deleted or rerouted.
-    pub removed: u64,
-    /// Recipients in the queue at the end.
-    pub queued: u64,
-    /// The delivered recipients.
-    pub deliveries: Vec<Delivery>,
-    /// Maximum time by which a message was overtaken.
-    ///
-    /// That is how much later another message of the channel arrived that was fed to an agent
-    /// earlier.
-    pub overtaken: Duration,
-    /// Jobs that agents have begun.
-    pub jobs: Jobs,
-    /// Its thread over time. Samples of other times found none.
-    pub samples: Vec<ThreadSample>,
-}
-
-/// A delivery to a recipient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Delivery {
-    /// Number of samples before it.
-    pub samples: u32,
-    /// Time from arrival to delivery, in milliseconds.
-    pub delay: u32,
-}
-
-/// Jobs of one destination.
-///
-/// A job begins when its agent comes to it: an agent may have further jobs that wait (`overfeed`).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Jobs {
-    /// Number of jobs.
-    pub count: u64,
-    /// Jobs that ended with the host not reached.
-    pub not_reached: u64,
-    /// Agents that are at work on a job now.
-    at_work: u64,
-    /// Agents at work at the start of each job.
-    ///
-    /// Those before the end of the first job are dropped then.
-    concurrency: Vec<u32>,
-    /// True if a job had ended when the last one began.
-    is_steady: bool,
-    /// When the last job began.
-    last: Option<Timestamp>,
-    /// Shortest and longest time between the starts of consecutive jobs.
-    pub gaps: Option<(Duration, Duration)>,
-}
-
-impl DestinationResults {
-    /// Counts a delivery after this number of samples.
-    fn deliver(&mut self, delay: Duration, samples: usize) {
-        let limited = |count: u128| u32::try_from(count).unwrap_or(u32::MAX);
-        self.deliveries.push(Delivery {
-            samples: limited(samples as u128),
-            delay: limited(delay.as_millis()),
-        });
-    }
-}
-
-impl Jobs {
-    fn begin(&mut self, now: Timestamp) {
-        if let Some(last) = self.last.replace(now) {
-            let gap = now.since(last);
-            let (shortest, longest) = self.gaps.unwrap_or((gap, gap));
-            self.gaps = Some((shortest.min(gap), longest.max(gap)));
-        }
-        // Until the first job ends, the number only grows by one per job, whatever the window is.
-        if !self.is_steady && self.at_work < self.count {
-            self.is_steady = true;
-            self.concurrency.clear();
-        }
-        self.count += 1;
-        self.at_work += 1;
-        self.concurrency.push(self.at_work as u32);
-    }
-
-    fn end(&mut self, was_reached: bool) {
-        self.at_work -= 1;
-        self.not_reached += u64::from(!was_reached);
-    }
-
-    /// Mean and standard deviation of the agents at work at the start of a job.
-    ///
-    /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
-    /// none did.
-    pub(crate) fn concurrency(&self) -> (f64, f64) {
-        let count = self.concurrency.len().max(1) as f64;
-        let sum = |power| self.concurrency.iter().map(|n| f64::from(*n).powi(power)).sum::<f64>();
-        let mean = sum(1) / count;
-        (mean, (sum(2) / count - mean * mean).max(0.0).sqrt())
-    }
+    threads: ThreadSampler,
 }
 
 /// An agent and its jobs.
 struct AgentJobs {
     channel: Rc<[u8]>,
     host: Rc<[u8]>,
-    /// Destinations of its jobs. It is at work on the first.
-    jobs: VecDeque<Destination>,
+    /// Indexes of the destinations of its jobs. It is at work on the first.
+    jobs: VecDeque<usize>,
     /// True if the host of its current job was not reached.
     host_lost: bool,
 }
@@ -166,17 +66,6 @@ pub(crate) struct Sample {
     pub agents: usize,
     /// Recipients in the queue.
     pub recipients: u64,
-}
-
-/// A thread at the time of a sample.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadSample {
-    /// Number of samples before it.
-    pub samples: u32,
-    /// Recipients in the queue.
-    pub recipients: u32,
-    /// Agents at work.
-    pub agents: u32,
 }
 
 impl Statistics {
@@ -193,19 +82,20 @@ impl Statistics {
 
     fn queued(&mut self, arrival: &Arrival) {
         for group in &arrival.groups {
-            let destination = Destination::new(&group.channel, &group.host);
-            self.destinations.entry(destination).or_default().recipients +=
-                group.offsets.len() as u64;
+            let index = index_of(&mut self.destinations, &group.channel, &group.host);
+            self.destinations[index].recipients += group.offsets.len() as u64;
         }
     }
 
     /// Takes a sample of the queues.
     pub(crate) fn take_sample(&mut self, core: &Scheduler, time: Timestamp) {
-        let samples = self.samples.len() as u32;
-        for thread in core.view().threads() {
-            let (recipients, agents) = (thread.recipients, thread.agents.len() as u32);
-            let sample = ThreadSample { samples, recipients, agents };
-            self.destinations.entry(thread.destination.clone()).or_default().samples.push(sample);
+        let number = self.samples.len() as u32;
+        for (id, thread) in core.view().threads() {
+            let found = (thread.recipients, thread.agents.len() as u32);
+            let ended = self.threads.add(number, (id.index(), &thread.destination), found);
+            if let Some((destination, sample)) = ended {
+                self.destinations.entry(destination).or_default().samples.push(sample);
+            }
         }
         let totals = core.view().totals();
         self.samples.push(Sample { time, agents: totals.agents, recipients: totals.recipients });
@@ -213,9 +103,12 @@ impl Statistics {
 
     /// Takes what is queued at the end of the run.
     pub(crate) fn end(&mut self, core: &Scheduler) {
-        for thread in core.view().threads() {
+        for (_, thread) in core.view().threads() {
             let results = self.destinations.entry(thread.destination.clone()).or_default();
             results.queued = thread.recipients.into();
+        }
+        for (destination, sample) in self.threads.finish() {
+            self.destinations.entry(destination).or_default().samples.push(sample);
         }
     }
 
@@ -240,19 +133,17 @@ impl Statistics {
         let Some((number, host)) = crate::parse_job(job) else {
             return;
         };
-        let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
-        agent.jobs.push_back(destination.clone());
-        let is_begun = agent.jobs.len() == 1;
-        let channel = agent.channel.clone();
-        let overtaken = self.arrivals.get(&number).copied().map(|arrival| {
-            let latest = self.latest.entry(channel).or_insert(arrival);
-            *latest = arrival.max(*latest);
-            latest.since(arrival)
-        });
-        let results = self.destinations.entry(destination).or_default();
-        results.overtaken = results.overtaken.max(overtaken.unwrap_or_default());
-        if is_begun {
+        let host = host.unwrap_or(&agent.host);
+        let index = index_of(&mut self.destinations, &agent.channel, host);
+        let results = &mut self.destinations[index];
+        agent.jobs.push_back(index);
+        if agent.jobs.len() == 1 {
             results.jobs.begin(at.now);
+        }
+        if let Some(arrival) = self.arrivals.get(&number).copied() {
+            let latest = self.latest.entry(agent.channel.clone()).or_insert(arrival);
+            *latest = arrival.max(*latest);
+            results.overtaken = results.overtaken.max(latest.since(arrival));
         }
     }
 
@@ -268,11 +159,11 @@ impl Statistics {
             AgentLine::Report(report) => agent.host_lost |= report.status == ReportStatus::DeferAll,
             AgentLine::Hungry => {
                 let was_reached = !std::mem::take(&mut agent.host_lost);
-                if let Some(destination) = agent.jobs.pop_front() {
-                    self.destinations.entry(destination).or_default().jobs.end(was_reached);
+                if let Some(ended) = agent.jobs.pop_front() {
+                    self.destinations[ended].jobs.end(was_reached);
                 }
                 if let Some(next) = agent.jobs.front() {
-                    self.destinations.entry(next.clone()).or_default().jobs.begin(at.now);
+                    self.destinations[*next].jobs.begin(at.now);
                 }
             }
             _ => {}
@@ -297,8 +188,8 @@ impl SimulationObserver for Statistics {
             Event::AgentSaid { agent, line } => self.said(at, *agent, line),
             Event::AgentEnded { agent, .. } => {
                 let agent = self.agents.remove(agent);
-                if let Some(destination) = agent.and_then(|mut agent| agent.jobs.pop_front()) {
-                    self.destinations.entry(destination).or_default().jobs.end(true);
+                if let Some(current) = agent.and_then(|mut agent| agent.jobs.pop_front()) {
+                    self.destinations[current].jobs.end(true);
                 }
             }
             _ => {}
@@ -363,21 +254,8 @@ fn time_of(replayed: &ReplayedEvent) -> SimTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zsched_core::Destination;
     use zsched_spool::SpoolId;
-
-    #[test]
-    fn concurrency_excludes_jobs_before_the_first_end() {
-        let mut jobs = Jobs::default();
-        (0..4).for_each(|second| jobs.begin(Timestamp::from_seconds(second)));
-        assert_eq!(jobs.concurrency().0, 2.5, "nothing else is known");
-        jobs.end(true);
-        jobs.begin(Timestamp::from_seconds(5));
-        jobs.end(false);
-        jobs.end(true);
-        jobs.begin(Timestamp::from_seconds(6));
-        assert_eq!(jobs.concurrency(), (3.5, 0.5));
-        assert_eq!((jobs.count, jobs.not_reached), (6, 1));
-    }
 
     #[test]
     fn recipient_deleted_by_operator_is_not_delivered() {

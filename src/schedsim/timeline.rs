@@ -150,7 +150,7 @@ impl Timeline {
                 _ => {}
             }
         } else {
-            for thread in view.threads() {
+            for (_, thread) in view.threads() {
                 let to = &thread.destination;
                 if self.wanted.has_destination(to) && !self.known.contains_key(to) {
                     let recipients = count(thread.recipients.into(), "recipient");

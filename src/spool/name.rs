@@ -128,7 +128,7 @@ impl SpoolName {
     ///
     /// For example `4711`, `F/4711` or `Z/F/4711`. The first digit must not be a zero.
     pub fn from_notified(path: &[u8]) -> Option<SpoolName> {
-        SpoolName::from_path(path).filter(|name| !name.base().starts_with('0'))
+        SpoolName::from_path(path).filter(|name| !name.begins_with_zero())
     }
 
     /// The name for a path below `transport/`.
@@ -142,6 +142,13 @@ impl SpoolName {
             folder = folder.below(part)?;
         }
         None
+    }
+
+    fn begins_with_zero(&self) -> bool {
+        match &self.custom_base {
+            Some(odd) => odd.starts_with('0'),
+            None => self.number == 0,
+        }
     }
 
     /// The number at the beginning of the name.

@@ -187,10 +187,9 @@ impl<'s> View<'s> {
         self.core.queue.threads().get(id)
     }
 
-    /// All threads, ring by ring.
-    pub fn threads(self) -> impl Iterator<Item = &'s Thread> {
-        let ids = self.core.queue.rings().iter().flat_map(|(_, ring)| &ring.threads);
-        ids.filter_map(move |id| self.thread(*id))
+    /// All threads, in the order of their ids.
+    pub fn threads(self) -> impl Iterator<Item = (ThreadId, &'s Thread)> {
+        self.core.queue.threads().iter()
     }
 
     /// The vertices of a thread; none if the thread is gone.

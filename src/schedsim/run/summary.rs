@@ -3,9 +3,9 @@
 //! The fields are those of `--json`; all times are in seconds.
 
 use super::world::Mail;
-use crate::statistics::{DestinationResults, Statistics};
+use crate::destination_results::DestinationResults;
+use crate::statistics::Statistics;
 use serde::Serialize;
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use zsched_core::Destination;
@@ -157,10 +157,6 @@ impl Summary {
         mail: &[Mail],
         of: &Statistics,
     ) -> Summary {
-        let mut busiest: Vec<(&Destination, &DestinationResults)> =
-            of.destinations.iter().collect();
-        busiest.sort_by_key(|(destination, results)| (Reverse(results.recipients), *destination));
-        busiest.truncate(MAX_THREADS_SHOWN);
         let end = of.start + length;
         Summary {
             configuration: configuration.to_string(),
@@ -168,7 +164,7 @@ impl Summary {
             length: length.as_secs_f64(),
             totals: Totals::new(of, end),
             mail: distinct(mail).map(|mail| MailResults::new(mail, of)).collect(),
-            threads: busiest
+            threads: busiest(of)
                 .into_iter()
                 .map(|(to, results)| ThreadResults::new(to, results, of))
                 .collect(),
@@ -177,6 +173,21 @@ impl Summary {
             }),
         }
     }
+}
+
+/// Returns the destinations that are shown, the one with the most recipients first.
+fn busiest(of: &Statistics) -> Vec<(&Destination, &DestinationResults)> {
+    let mut found: Vec<_> = of.destinations.iter().collect();
+    let order = |(a, of_a): &(&Destination, &DestinationResults),
+                 (b, of_b): &(&Destination, &DestinationResults)| {
+        of_b.recipients.cmp(&of_a.recipients).then_with(|| a.cmp(b))
+    };
+    if found.len() > MAX_THREADS_SHOWN {
+        found.select_nth_unstable_by(MAX_THREADS_SHOWN, order);
+        found.truncate(MAX_THREADS_SHOWN);
+    }
+    found.sort_by(order);
+    found
 }
 
 /// Returns the first mail of each channel and host pattern.
@@ -273,8 +284,7 @@ impl MailResults {
 impl ThreadResults {
     fn new(to: &Destination, results: &DestinationResults, of: &Statistics) -> ThreadResults {
         let of_sample = |index: usize| {
-            let found = results.samples.binary_search_by_key(&index, |of| of.samples as usize);
-            let sample = found.map(|found| results.samples[found]);
+            let sample = results.samples.iter().find(|sample| sample.contains(index));
             sample.map_or((0, 0), |of| (of.recipients.into(), of.agents as usize))
         };
         let (concurrency, concurrency_deviation) = results.jobs.concurrency();
@@ -314,7 +324,8 @@ pub(super) fn json(summaries: &[Summary]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::{Delivery, Sample};
+    use crate::destination_results::Delivery;
+    use crate::statistics::Sample;
 
     #[test]
     fn delays_belong_to_the_sample_after_the_delivery() {
