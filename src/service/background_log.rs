@@ -14,6 +14,11 @@ const MAX_WAITING_BYTES: usize = 32 << 20;
 /// Memory for waiting lines that is kept when they are written, in bytes.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;
 
+/// Time for which the worker waits for more lines before it writes the first ones.
+///
+/// Otherwise it would wake up and write for almost every line.
+const GATHER_TIME: Duration = Duration::from_millis(5);
+
 /// Composes the line that takes the place of lost lines, given their number.
 pub type GapLine = dyn Fn(u64) -> Vec<u8> + Send;
 
@@ -79,6 +84,7 @@ impl BackgroundLog {
     /// Adds whole lines. If too much waits, they are lost and counted.
     pub fn push(&self, lines: &[u8]) {
         let mut waiting = self.shared.lock();
+        let was_idle = waiting.is_idle();
         let size = waiting.lines.len() + waiting.being_written + lines.len();
         if size > MAX_WAITING_BYTES {
             waiting.lost += memchr_iter(b'\n', lines).count() as u64;
@@ -86,7 +92,10 @@ impl BackgroundLog {
             waiting.lines.extend_from_slice(lines);
         }
         drop(waiting);
-        self.shared.changed.notify_all();
+        // Otherwise the worker is awake, and a wake-up is a system call in any case.
+        if was_idle {
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Counts lines that could not be composed.
@@ -160,7 +169,12 @@ impl<O: LogOutput> Appender<O> {
     fn append_next(&mut self, lines: &mut Vec<u8>) {
         let waiting = self.shared.lock();
         let waiting = self.shared.changed.wait_while(waiting, |waiting| waiting.is_idle());
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let more = self
+            .shared
+            .changed
+            .wait_timeout_while(waiting, GATHER_TIME, |waiting| !waiting.flush && !waiting.reopen);
+        let mut waiting = more.unwrap_or_else(PoisonError::into_inner).0;
         std::mem::swap(lines, &mut waiting.lines);
         waiting.being_written = lines.len();
         *self.output.lost() += std::mem::take(&mut waiting.lost);
@@ -189,6 +203,7 @@ mod tests {
     use super::*;
     use crate::AppendedFile;
     use std::path::Path;
+    use std::time::Instant;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -217,6 +232,23 @@ mod tests {
         assert!(log.flush(LONG), "also at the end");
         let written = std::fs::read_to_string(&path).expect("written");
         assert_eq!(written, "a\nb\n7 lost\nc\n2 lost\n");
+    }
+
+    #[test]
+    fn line_after_idle_time_is_written_without_flush() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("log");
+        let log = log(&path);
+        let mut expected = String::new();
+        for line in ["a\n", "b\n", "c\n"] {
+            log.push(line.as_bytes());
+            expected.push_str(line);
+            let end = Instant::now() + LONG;
+            while std::fs::read_to_string(&path).expect("a log") != expected {
+                assert!(Instant::now() < end, "{line:?} is not written");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     #[test]
