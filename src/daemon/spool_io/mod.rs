@@ -136,6 +136,8 @@ pub(crate) struct SpoolIo {
     scan_requests: Sender<ScanLimits>,
     new_names: Sender<usize>,
     read_requests: Sender<ReadRequest>,
+    /// Urgent requests to the reader, gathered.
+    urgent_reads: Vec<UrgentRead>,
     to_write: WriteQueue,
     to_report: Sender<ReportRequest>,
     to_bulk: Sender<BulkRequest>,
@@ -288,6 +290,7 @@ impl SpoolIo {
             verbose,
             obeys_obsoletes,
             arrival_lines: Vec::new(),
+            urgent_reads: Vec::new(),
         })
     }
 
@@ -335,23 +338,28 @@ impl SpoolIo {
         self.read_requests.send(ReadRequest::Batch(names)).expect(WORKERS_RUN);
     }
 
-    /// Requests reading of a control file before all others.
-    pub(crate) fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
-        self.read_first(UrgentRead::New((name, at_most)));
+    /// Queues reading of a control file before all others, for the next
+    /// [`send_reads`](SpoolIo::send_reads).
+    pub(crate) fn read_soon(&mut self, name: SpoolName, at_most: Option<u32>) {
+        self.urgent_reads.push(UrgentRead::New((name, at_most)));
     }
 
-    /// Requests that the control file of a loaded message is read again.
-    pub(crate) fn read_again(&self, name: SpoolName) {
-        self.read_first(UrgentRead::Again(name));
+    /// Queues another reading of the control file of a loaded message.
+    pub(crate) fn read_again(&mut self, name: SpoolName) {
+        self.urgent_reads.push(UrgentRead::Again(name));
     }
 
-    /// Requests reading of more recipients of a loaded message.
-    pub(crate) fn read_more(&self, name: SpoolName, portion: Portion) {
-        self.read_first(UrgentRead::More(name, portion));
+    /// Queues reading of more recipients of a loaded message.
+    pub(crate) fn read_more(&mut self, name: SpoolName, portion: Portion) {
+        self.urgent_reads.push(UrgentRead::More(name, portion));
     }
 
-    fn read_first(&self, urgent: UrgentRead) {
-        self.read_requests.send(ReadRequest::Urgent(urgent)).expect(WORKERS_RUN);
+    /// Passes queued readings to the reader, which is woken once for all of them.
+    pub(crate) fn send_reads(&mut self) {
+        if !self.urgent_reads.is_empty() {
+            let reads = std::mem::take(&mut self.urgent_reads);
+            self.read_requests.send(ReadRequest::Urgent(reads)).expect(WORKERS_RUN);
+        }
     }
 
     /// Sets whether the reader looks for messages that `x` lines name.
@@ -416,8 +424,9 @@ impl SpoolIo {
         self.arrival_lines.extend_from_slice(line);
     }
 
-    /// Passes all queued write requests to the writer, and lines to the log.
+    /// Passes all queued requests to the reader and the writer, and lines to the log.
     pub(crate) fn send(&mut self) {
+        self.send_reads();
         if !self.arrival_lines.is_empty() {
             self.mail_log.push_arrivals(&self.arrival_lines);
             self.arrival_lines.clear();

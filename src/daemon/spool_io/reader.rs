@@ -26,8 +26,8 @@ const SLOW_READ: Duration = Duration::from_micros(200);
 
 /// Request to the reader.
 pub(super) enum ReadRequest {
-    /// One that comes before all batches.
-    Urgent(UrgentRead),
+    /// Some that come before all batches.
+    Urgent(Vec<UrgentRead>),
     /// New control files.
     Batch(Vec<NewFile>),
 }
@@ -62,23 +62,20 @@ impl ReadQueue {
 
     fn push(&mut self, request: ReadRequest) {
         match request {
-            ReadRequest::Urgent(urgent) => self.urgent.push_back(urgent),
+            ReadRequest::Urgent(urgent) => self.urgent.extend(urgent),
             ReadRequest::Batch(names) => self.batches.push_back(names),
         }
     }
 
-    /// Waits for the next request; `None` if the loop has ended.
-    fn next(&mut self) -> Option<ReadRequest> {
-        loop {
-            if let Some(urgent) = self.next_urgent() {
-                return Some(ReadRequest::Urgent(urgent));
+    /// Waits for a request. Returns false if there is none, and the loop has ended.
+    fn wait(&mut self) -> bool {
+        if self.urgent.is_empty() && self.batches.is_empty() {
+            match self.requests.recv() {
+                Ok(request) => self.push(request),
+                Err(_) => return false,
             }
-            if let Some(batch) = self.batches.pop_front() {
-                return Some(ReadRequest::Batch(batch));
-            }
-            let request = self.requests.recv().ok()?;
-            self.push(request);
         }
+        true
     }
 
     fn next_urgent(&mut self) -> Option<UrgentRead> {
@@ -126,21 +123,22 @@ impl Reader {
 
     /// Carries out requests until the loop has ended.
     pub(super) fn run(mut self) {
-        while !self.is_over
-            && let Some(request) = self.queue.next()
-        {
-            match request {
-                ReadRequest::Urgent(urgent) => self.read_urgent(Some(urgent)),
-                ReadRequest::Batch(names) => self.read_batch(names),
+        while !self.is_over && self.queue.wait() {
+            self.read_urgent();
+            if let Some(names) = self.queue.batches.pop_front() {
+                self.read_batch(names);
+                self.flush();
             }
-            self.flush();
         }
     }
 
-    fn read_urgent(&mut self, mut next: Option<UrgentRead>) {
+    /// Carries out urgent requests until there are none, and passes on what they have found.
+    fn read_urgent(&mut self) {
+        let mut has_read = false;
         while !self.is_over
-            && let Some(urgent) = next
+            && let Some(urgent) = self.queue.next_urgent()
         {
+            has_read = true;
             let files = &self.files;
             let done = match urgent {
                 UrgentRead::New(new) => files.read_new(&mut self.opener, new),
@@ -154,9 +152,10 @@ impl Reader {
                 }
             };
             self.add(done);
-            next = self.queue.next_urgent();
         }
-        self.flush();
+        if has_read {
+            self.flush();
+        }
     }
 
     /// Reads a batch, with urgent requests in between.
@@ -180,7 +179,7 @@ impl Reader {
         let group = self.helpers.share(group, most.min(count / MIN_FILES_PER_HELPER));
         let (mut done, mut time) = (Vec::with_capacity(count), Duration::ZERO);
         while let Some(file) = group.next() {
-            self.read_next_urgent();
+            self.read_urgent();
             let began = Instant::now();
             done.push(self.files.read_new(&mut self.opener, file));
             time += began.elapsed();
@@ -192,12 +191,6 @@ impl Reader {
         }
         self.is_slow = time > SLOW_READ * count as u32;
         done
-    }
-
-    fn read_next_urgent(&mut self) {
-        if let urgent @ Some(_) = self.queue.next_urgent() {
-            self.read_urgent(urgent);
-        }
     }
 
     fn add(&mut self, done: Completion) {
@@ -273,7 +266,7 @@ mod tests {
     #[test]
     fn urgent_read_is_not_delayed_by_batch() {
         let (mut reader, requests, results) = reader(Spool::new("/nonexistent"));
-        let urgent = ReadRequest::Urgent(UrgentRead::New((name(4711), None)));
+        let urgent = ReadRequest::Urgent(vec![UrgentRead::New((name(4711), None))]);
         for request in [ReadRequest::Batch(batch(100..200)), urgent] {
             requests.send(request).expect("the reader is there");
         }
@@ -281,8 +274,9 @@ mod tests {
         let first = results.try_recv().expect("a result").into_iter().next();
         assert!(matches!(first, Some(Completion::Read(first, ..)) if first == name(4711)));
         drop(requests);
-        assert!(matches!(reader.queue.next(), Some(ReadRequest::Batch(_))));
-        assert!(reader.queue.next().is_none());
+        assert!(reader.queue.wait());
+        assert!(reader.queue.batches.pop_front().is_some());
+        assert!(!reader.queue.wait());
     }
 
     /// Several threads read files, and move malformed ones aside.
