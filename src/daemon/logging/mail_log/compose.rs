@@ -35,14 +35,20 @@ impl Composer {
 
     /// Composes the lines of a record. They lack addresses if the spool cannot be opened.
     pub(crate) fn add(&mut self, spool: Option<&OpenSpool>, record: &StatusRecord) {
-        let last = record.offsets.iter().copied().max().unwrap_or_default();
-        let mut cache = self.facts.lock();
-        let facts = spool.and_then(|spool| cache.get(spool, (&record.name, record.modified), last));
-        let mut known = spool.zip(facts);
-        let common = CommonFields::of(record);
-        for offset in &record.offsets {
-            let known = known.as_mut().map(|(spool, facts)| (*spool, &mut **facts));
-            self.lines.push(&common, &Outcome::new(record, known, *offset));
+        let lines = &mut self.lines;
+        let mut push = |facts: Option<&mut MessageFacts>| {
+            let mut known = spool.zip(facts);
+            let common = CommonFields::of(record);
+            for offset in &record.offsets {
+                let known = known.as_mut().map(|(spool, facts)| (*spool, &mut **facts));
+                lines.push(&common, &Outcome::new(record, known, *offset));
+            }
+        };
+        match spool {
+            Some(spool) => {
+                self.facts.with(spool, (&record.name, record.modified), &record.offsets, push);
+            }
+            None => push(None),
         }
         self.requested.fetch_sub(size(record), Ordering::Relaxed);
     }

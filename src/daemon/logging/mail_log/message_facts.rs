@@ -31,6 +31,8 @@ const MIN_AGE: Duration = Duration::from_secs(5);
 const MAX_ADDED_RECIPIENTS: usize = 16;
 /// Size of the Message-ID and the addresses of most messages, in bytes.
 const USUAL_TEXT_SIZE: usize = 128;
+/// Size of most control files, in bytes. They are read by one system call.
+const USUAL_FILE_SIZE: u64 = 4 << 10;
 /// Maximum number of appended bytes read at a time.
 const MAX_APPENDED_READ: u64 = 1 << 20;
 
@@ -52,6 +54,31 @@ impl SharedFacts {
             let facts = MessageFacts::new(name.clone(), modified, file);
             self.lock().insert(facts);
         }
+    }
+
+    /// Passes on what is known about a message that came in at `modified`.
+    ///
+    /// That is `None` if its control file cannot be used. The facts are read unless they are known,
+    /// and have the recipients at these offsets, unless these were appended to a file that is gone.
+    pub(super) fn with<R>(
+        &self,
+        spool: &OpenSpool,
+        message: (&SpoolName, Timestamp),
+        offsets: &[u32],
+        use_facts: impl FnOnce(Option<&mut MessageFacts>) -> R,
+    ) -> R {
+        let last = offsets.iter().copied().max().unwrap_or_default();
+        let is_known = self.lock().find(message).is_some_and(|known| known.has_reached(last));
+        // The lock is not held meanwhile, since the reader may wait for it.
+        if !is_known && let Ok(file) = read(spool, message.0) {
+            let mut facts = MessageFacts::new(message.0.clone(), message.1, &file);
+            if facts.recipients.len() <= offsets.len() {
+                // There will hardly be another line that needs them.
+                return use_facts(Some(&mut facts));
+            }
+            self.lock().insert(facts);
+        }
+        use_facts(self.lock().find(message))
     }
 }
 
@@ -100,25 +127,10 @@ impl FactsCache {
             || oldest.is_none_or(|(_, facts)| facts.added.elapsed() >= MIN_AGE)
     }
 
-    /// Facts about a message that came in at `modified`; `None` if its control file cannot be used.
-    ///
-    /// They have the recipient at an offset, unless that was appended to a file that is gone.
-    pub(super) fn get(
-        &mut self,
-        spool: &OpenSpool,
-        (name, modified): (&SpoolName, Timestamp),
-        recipient: u32,
-    ) -> Option<&mut MessageFacts> {
-        let number = name.number();
-        let known = self.messages.get(&number).map(|(_, facts)| facts);
-        let known = known.filter(|known| known.name == *name && known.modified == modified);
-        if !known.is_some_and(|known| known.has_reached(recipient)) {
-            match read(spool, name) {
-                Ok(file) => self.insert(MessageFacts::new(name.clone(), modified, &file)),
-                Err(_) => drop(known?),
-            }
-        }
-        self.messages.get_mut(&number).map(|(_, facts)| &mut **facts)
+    /// The facts about a message that came in at `modified`.
+    fn find(&mut self, (name, modified): (&SpoolName, Timestamp)) -> Option<&mut MessageFacts> {
+        let known = self.messages.get_mut(&name.number()).map(|(_, facts)| &mut **facts);
+        known.filter(|known| known.name == *name && known.modified == modified)
     }
 
     fn insert(&mut self, facts: MessageFacts) {
@@ -251,7 +263,7 @@ fn append(text: &mut Vec<u8>, value: &[u8]) -> Span {
 
 fn read(spool: &OpenSpool, name: &SpoolName) -> io::Result<ControlFile> {
     let file: File = spool.open_control_file(name)?;
-    let text = control_file::read_all(&file, file.metadata()?.len())?;
+    let text = control_file::read_all(&file, USUAL_FILE_SIZE)?;
     Ok(control_file::parse(text)?)
 }
 
@@ -265,7 +277,7 @@ mod tests {
     struct Place {
         _folder: tempfile::TempDir,
         spool: OpenSpool,
-        cache: FactsCache,
+        facts: SharedFacts,
     }
 
     impl Place {
@@ -274,7 +286,7 @@ mod tests {
             let spool = Spool::new(folder.path());
             spool.create().expect("a spool");
             let spool = OpenSpool::new(spool).expect("opened");
-            Place { _folder: folder, spool, cache: FactsCache::default() }
+            Place { _folder: folder, spool, facts: SharedFacts::default() }
         }
 
         fn path(&self, number: u64) -> std::path::PathBuf {
@@ -285,13 +297,21 @@ mod tests {
             fs::write(self.path(number), text).expect("written");
         }
 
-        fn get(&mut self, number: u64, recipient: u32) -> Option<&mut MessageFacts> {
-            self.cache.get(&self.spool, (&name(number), Timestamp::EPOCH), recipient)
+        /// Calls `with` for one recipient of a message that can be used.
+        fn with<R>(
+            &self,
+            number: u64,
+            recipient: u32,
+            use_facts: impl FnOnce(&mut MessageFacts) -> R,
+        ) -> R {
+            let message = (&name(number), Timestamp::EPOCH);
+            self.facts.with(&self.spool, message, &[recipient], |facts| {
+                use_facts(facts.expect("its file can be used"))
+            })
         }
 
-        fn note(&mut self, number: u64, offset: u32) -> Option<Vec<u8>> {
-            let facts = self.cache.get(&self.spool, (&name(number), Timestamp::EPOCH), 0);
-            facts.expect("it is there").note(&self.spool, offset).map(<[u8]>::to_vec)
+        fn note(&self, number: u64, offset: u32) -> Option<Vec<u8>> {
+            self.with(number, 0, |facts| facts.note(&self.spool, offset).map(<[u8]>::to_vec))
         }
     }
 
@@ -305,23 +325,26 @@ mod tests {
 
     #[test]
     fn facts_are_limited_in_size_and_dropped_with_their_message() {
-        let mut place = Place::new();
+        let place = Place::new();
         place.write(1, &control_file(1));
-        let one = place.get(1, 0).expect("read").size();
+        let one = place.with(1, 0, |facts| facts.size());
         let count = (MAX_SIZE / one) as u64;
         let file = control_file::parse(control_file(2).into_bytes()).expect("a control file");
         for number in 2..count + 10 {
-            place.cache.insert(MessageFacts::new(name(number), Timestamp::EPOCH, &file));
+            place.facts.lock().insert(MessageFacts::new(name(number), Timestamp::EPOCH, &file));
         }
-        assert_eq!(place.cache.messages.len() as u64, count);
-        assert!(place.cache.size <= MAX_SIZE && !place.cache.messages.contains_key(&1));
+        let cache = place.facts.lock();
+        assert_eq!(cache.messages.len() as u64, count);
+        assert!(cache.size <= MAX_SIZE && !cache.messages.contains_key(&2));
+        drop(cache);
         // What is known is used although the file does not exist, but not for another message.
         let last = count + 9;
-        assert_eq!(place.get(last, 0).and_then(|facts| facts.message_id()), Some("<1@x>"));
-        let later = Timestamp::from_seconds(1);
-        assert!(place.cache.get(&place.spool, (&name(last), later), 0).is_none(), "another one");
-        (1..count + 10).for_each(|number| drop(place.cache.remove(number)));
-        let FactsCache { messages, order, size, .. } = &place.cache;
+        place.with(last, 0, |facts| assert_eq!(facts.message_id(), Some("<1@x>")));
+        let later = (&name(last), Timestamp::from_seconds(1));
+        let is_none = place.facts.with(&place.spool, later, &[0], |facts| facts.is_none());
+        assert!(is_none, "another one");
+        (1..count + 10).for_each(|number| drop(place.facts.lock().remove(number)));
+        let FactsCache { messages, order, size, .. } = &*place.facts.lock();
         assert!(messages.is_empty() && order.is_empty() && *size == 0);
     }
 
@@ -341,40 +364,47 @@ mod tests {
     }
 
     #[test]
+    fn facts_of_single_recipient_are_not_kept() {
+        let place = Place::new();
+        place.write(1, &control_file(1));
+        place.with(1, 0, |facts| assert_eq!(facts.message_id(), Some("<1@x>")));
+        assert!(place.facts.lock().messages.is_empty());
+    }
+
+    #[test]
     fn recipients_have_the_addresses_of_their_lines() {
-        let mut place = Place::new();
+        let place = Place::new();
         let text = control_file(1).replace("m\n", "s l - b 0\nr           c h v 0\nm\n");
         place.write(1, &text);
         let offset = |user: &str| text.find(&format!("r           c h {user}")).map(|at| at as u32);
         for (user, sender) in [("u", "a"), ("v", "b")] {
             let offset = offset(user).expect("a recipient");
-            let found = place.get(1, offset).expect("read").addresses(offset);
-            assert_eq!(found, (Some(sender.as_bytes()), Some(user.as_bytes())));
+            let expected = (Some(sender.as_bytes()), Some(user.as_bytes()));
+            place.with(1, offset, |facts| assert_eq!(facts.addresses(offset), expected));
         }
-        assert_eq!(place.get(1, 1).expect("known").addresses(1), (None, None));
+        place.with(1, 1, |facts| assert_eq!(facts.addresses(1), (None, None)));
     }
 
     #[test]
     fn recipients_appended_later_are_found() {
-        let mut place = Place::new();
+        let place = Place::new();
         let text = control_file(1);
         place.write(1, &text);
         let appended = text.len() as u32;
-        let has = |place: &mut Place, offset| {
-            place.get(1, offset).expect("it is there").addresses(offset).1.is_some()
-        };
-        assert!(has(&mut place, text.find("r  ").expect("a recipient") as u32));
+        let has = |offset| place.with(1, offset, |facts| facts.addresses(offset).1.is_some());
+        assert!(has(text.find("r  ").expect("a recipient") as u32));
         place.write(1, &(text + "r           c h v 0\nm\n\n"));
-        assert!(has(&mut place, appended));
+        assert!(has(appended));
         fs::remove_file(place.path(1)).expect("removed");
-        assert!(!has(&mut place, appended + 100), "the file is gone, what was read stays");
-        assert!(has(&mut place, appended));
+        assert!(!has(appended + 100), "the file is gone, what was read stays");
+        assert!(has(appended));
     }
 
     #[test]
     fn notes_appended_later_are_found() {
-        let mut place = Place::new();
-        place.write(1, &(control_file(1) + "d 10:2:3::4\told\tx\n"));
+        let place = Place::new();
+        let text = control_file(1).replace("m\n", "r           c h v 0\nm\n");
+        place.write(1, &(text + "d 10:2:3::4\told\tx\n"));
         let path = place.path(1);
         let append = |text: &str| {
             let mut file = File::options().append(true).open(&path).expect("it is there");
