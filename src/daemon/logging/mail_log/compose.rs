@@ -35,21 +35,15 @@ impl Composer {
 
     /// Composes the lines of a record. They lack addresses if the spool cannot be opened.
     pub(crate) fn add(&mut self, spool: Option<&OpenSpool>, record: &StatusRecord) {
-        let lines = &mut self.lines;
-        let mut push = |facts: Option<&mut MessageFacts>| {
+        let message = (&record.name, record.modified);
+        self.facts.with(spool, message, &record.offsets, |facts| {
             let mut known = spool.zip(facts);
             let common = CommonFields::of(record);
             for offset in &record.offsets {
                 let known = known.as_mut().map(|(spool, facts)| (*spool, &mut **facts));
-                lines.push(&common, &Outcome::new(record, known, *offset));
+                self.lines.push(&common, &Outcome::new(record, known, *offset));
             }
-        };
-        match spool {
-            Some(spool) => {
-                self.facts.with(spool, (&record.name, record.modified), &record.offsets, push);
-            }
-            None => push(None),
-        }
+        });
         self.requested.fetch_sub(size(record), Ordering::Relaxed);
     }
 

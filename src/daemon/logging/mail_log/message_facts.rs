@@ -58,19 +58,27 @@ impl SharedFacts {
 
     /// Passes on what is known about a message that came in at `modified`.
     ///
-    /// That is `None` if its control file cannot be used. The facts are read unless they are known,
-    /// and have the recipients at these offsets, unless these were appended to a file that is gone.
+    /// That is `None` if its control file, or the spool, cannot be used. The facts are read unless
+    /// they are known, and have the recipients at these offsets, unless these were appended to a
+    /// file that is gone.
     pub(super) fn with<R>(
         &self,
-        spool: &OpenSpool,
+        spool: Option<&OpenSpool>,
         message: (&SpoolName, Timestamp),
         offsets: &[u32],
         use_facts: impl FnOnce(Option<&mut MessageFacts>) -> R,
     ) -> R {
+        let Some(spool) = spool else {
+            return use_facts(None);
+        };
         let last = offsets.iter().copied().max().unwrap_or_default();
-        let is_known = self.lock().find(message).is_some_and(|known| known.has_reached(last));
+        if let Some(known) = self.lock().find(message)
+            && known.has_reached(last)
+        {
+            return use_facts(Some(known));
+        }
         // The lock is not held meanwhile, since the reader may wait for it.
-        if !is_known && let Ok(file) = read(spool, message.0) {
+        if let Ok(file) = read(spool, message.0) {
             let mut facts = MessageFacts::new(message.0.clone(), message.1, &file);
             if facts.recipients.len() <= offsets.len() {
                 // There will hardly be another line that needs them.
@@ -305,7 +313,7 @@ mod tests {
             use_facts: impl FnOnce(&mut MessageFacts) -> R,
         ) -> R {
             let message = (&name(number), Timestamp::EPOCH);
-            self.facts.with(&self.spool, message, &[recipient], |facts| {
+            self.facts.with(Some(&self.spool), message, &[recipient], |facts| {
                 use_facts(facts.expect("its file can be used"))
             })
         }
@@ -341,7 +349,7 @@ mod tests {
         let last = count + 9;
         place.with(last, 0, |facts| assert_eq!(facts.message_id(), Some("<1@x>")));
         let later = (&name(last), Timestamp::from_seconds(1));
-        let is_none = place.facts.with(&place.spool, later, &[0], |facts| facts.is_none());
+        let is_none = place.facts.with(Some(&place.spool), later, &[0], |facts| facts.is_none());
         assert!(is_none, "another one");
         (1..count + 10).for_each(|number| drop(place.facts.lock().remove(number)));
         let FactsCache { messages, order, size, .. } = &*place.facts.lock();
