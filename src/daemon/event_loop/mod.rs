@@ -187,6 +187,7 @@ impl Daemon {
                 if self.read_source(now, source) {
                     self.unread_sources.push(source);
                 }
+                self.spool_io.send_reads();
             }
             self.run_timed_work(now);
             if !self.spool_io.is_writer_behind() {

@@ -43,16 +43,8 @@ impl Daemon {
             // Nothing to do: the loop checks for signals in each turn.
             EventSource::Signals => {}
             EventSource::Workers => return self.handle_completions(now),
-            EventSource::Notify => {
-                let has_more = self.receive_notices();
-                self.spool_io.send_reads();
-                return has_more;
-            }
-            EventSource::Arrivals => {
-                let has_more = self.receive_arrivals();
-                self.spool_io.send_reads();
-                return has_more;
-            }
+            EventSource::Notify => return self.receive_notices(),
+            EventSource::Arrivals => return self.receive_arrivals(),
             EventSource::Listener(number) => return self.accept_connections(number),
             // Reports of agents would add to what the writer has to do.
             EventSource::Agent(agent) if self.spool_io.is_writer_behind() => {
