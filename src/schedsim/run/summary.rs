@@ -6,6 +6,7 @@ use super::world::Mail;
 use crate::destination_results::DestinationResults;
 use crate::statistics::Statistics;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use zsched_core::Destination;
@@ -178,15 +179,16 @@ impl Summary {
 /// Returns the destinations that are shown, the one with the most recipients first.
 fn busiest(of: &Statistics) -> Vec<(&Destination, &DestinationResults)> {
     let mut found: Vec<_> = of.destinations.iter().collect();
-    let order = |(a, of_a): &(&Destination, &DestinationResults),
-                 (b, of_b): &(&Destination, &DestinationResults)| {
-        of_b.recipients.cmp(&of_a.recipients).then_with(|| a.cmp(b))
-    };
+    fn key<'d>(
+        (destination, results): &(&'d Destination, &DestinationResults),
+    ) -> (Reverse<u64>, &'d Destination) {
+        (Reverse(results.recipients), destination)
+    }
     if found.len() > MAX_THREADS_SHOWN {
-        found.select_nth_unstable_by(MAX_THREADS_SHOWN, order);
+        found.select_nth_unstable_by_key(MAX_THREADS_SHOWN, key);
         found.truncate(MAX_THREADS_SHOWN);
     }
-    found.sort_by(order);
+    found.sort_by_key(key);
     found
 }
 
