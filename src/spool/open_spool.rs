@@ -14,7 +14,8 @@ const MAX_TIME_OPEN: Duration = Duration::from_secs(1);
 /// A spool whose folders `transport/` and `queue/` are open.
 #[derive(Debug)]
 pub struct OpenSpool {
-    pub(crate) spool: Spool,
+    /// The spool.
+    pub spool: Spool,
     pub(crate) transport: Folder,
     pub(crate) queue: Folder,
 }
@@ -46,6 +47,11 @@ impl SpoolOpener {
         SpoolOpener { spool, opened: None }
     }
 
+    /// The spool.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
     /// The spool with its folders open.
     pub fn open(&mut self) -> io::Result<&OpenSpool> {
         if self.opened.as_ref().is_none_or(|(since, _)| since.elapsed() > MAX_TIME_OPEN) {
@@ -53,5 +59,12 @@ impl SpoolOpener {
         }
         let (_, open) = self.opened.as_ref().expect("opened above");
         Ok(open)
+    }
+}
+
+impl Clone for SpoolOpener {
+    /// Creates an opener of the same spool that has nothing open.
+    fn clone(&self) -> SpoolOpener {
+        SpoolOpener::new(self.spool.clone())
     }
 }

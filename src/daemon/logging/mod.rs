@@ -36,7 +36,7 @@ pub(crate) fn level(verbosity: u8) -> LevelFilter {
 const STAMP: &str = "%Y%m%d%H%M%S";
 
 /// Time stamps of lines. Most lines have that of the line before.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Stamp {
     second: Option<i64>,
     text: String,

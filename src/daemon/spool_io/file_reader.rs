@@ -12,19 +12,15 @@ use std::time::{Duration, Instant};
 use std::vec;
 use zsched_bulk::status::write_before_move_aside;
 use zsched_service::worker;
-use zsched_spool::load::{self, LoadObserver, LoadResult, LoadedFile};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener};
+use zsched_spool::load::{self, LoadObserver, LoadResult};
+use zsched_spool::{HashLevel, Portion, SpoolName, SpoolOpener};
 
-/// Reads control files; several threads may do so at the same time.
+/// Reads control files. Each thread has its own, which shares what it finds with the others.
+#[derive(Clone)]
 pub(super) struct FileReader {
-    pub(super) spool: Spool,
+    pub(super) opener: SpoolOpener,
     pub(super) level: HashLevel,
     pub(super) duplicates: Arc<DuplicatesFile>,
-    pub(super) observers: Mutex<ReadObservers>,
-}
-
-/// What takes note of each message that is read.
-pub(super) struct ReadObservers {
     pub(super) arrivals: ArrivalLines,
     pub(super) verbose: VerboseMessages,
     pub(super) obsoletes: ObsoletesFinder,
@@ -32,13 +28,8 @@ pub(super) struct ReadObservers {
 
 impl FileReader {
     /// Reads the control file of a loaded message again, or a portion of it.
-    pub(super) fn reload(
-        &self,
-        opener: &mut SpoolOpener,
-        name: &SpoolName,
-        portion: Option<Portion>,
-    ) -> LoadResult {
-        match opener.open() {
+    pub(super) fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
+        match self.opener.open() {
             Ok(open) => load::reload(
                 open,
                 name,
@@ -51,41 +42,46 @@ impl FileReader {
     }
 
     /// Reads a new control file.
-    pub(super) fn read_new(
-        &self,
-        opener: &mut SpoolOpener,
-        (name, at_most): NewFile,
-    ) -> Completion {
-        let tell = &mut self.duplicates.sink();
+    pub(super) fn read_new(&mut self, (name, at_most): NewFile) -> Completion {
+        let FileReader { opener, level, duplicates, arrivals, verbose, obsoletes } = self;
         let mut news = FileNews::default();
-        let observer: LoadObserver<'_> = &mut |loaded| news = self.observe(&loaded);
-        let (level, own_name) = (self.level, name.clone());
+        let (tell, own_name) = (&mut duplicates.sink(), name.clone());
         let found = match opener.open() {
             Ok(open) => {
-                load::load(open, level, own_name, at_most, tell, observer, write_before_move_aside)
+                let observer: LoadObserver<'_> = &mut |loaded| {
+                    verbose.add(&open.spool, &loaded);
+                    arrivals.keep_facts(&loaded);
+                    news.line = arrivals.compose(&loaded);
+                    news.obsoleted = obsoletes.add(&open.spool, &loaded);
+                };
+                load::load(open, *level, own_name, at_most, tell, observer, write_before_move_aside)
             }
             Err(error) => LoadResult::Failed(error),
         };
-        VerboseMessages::explain_refusal(&self.spool, &name, &found);
+        VerboseMessages::explain_refusal(opener.spool(), &name, &found);
         Completion::Read(name, Box::new(found), news)
-    }
-
-    fn observe(&self, loaded: &LoadedFile<'_>) -> FileNews {
-        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
-        observers.verbose.add(&self.spool, loaded);
-        observers.arrivals.keep_facts(loaded);
-        let line = observers.arrivals.compose(loaded);
-        FileNews { line, obsoleted: observers.obsoletes.add(&self.spool, loaded) }
     }
 }
 
 /// Files that several threads read.
-pub(super) struct FileGroup(Mutex<vec::IntoIter<NewFile>>);
+pub(super) struct FileGroup {
+    count: usize,
+    unread: Mutex<vec::IntoIter<NewFile>>,
+}
 
 impl FileGroup {
+    fn new(files: Vec<NewFile>) -> FileGroup {
+        FileGroup { count: files.len(), unread: Mutex::new(files.into_iter()) }
+    }
+
+    /// Number of all its files.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// The next file that no thread has begun to read.
     pub(super) fn next(&self) -> Option<NewFile> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).next()
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).next()
     }
 }
 
@@ -94,7 +90,7 @@ type PartOfGroup = (Vec<Completion>, Duration);
 
 /// Threads that help the reader. They are started when they are needed.
 pub(super) struct ReadHelpers {
-    files: Arc<FileReader>,
+    files: FileReader,
     groups: Vec<Sender<Arc<FileGroup>>>,
     result_sender: Sender<PartOfGroup>,
     results: Receiver<PartOfGroup>,
@@ -102,7 +98,7 @@ pub(super) struct ReadHelpers {
 
 impl ReadHelpers {
     /// Creates none yet.
-    pub(super) fn new(files: Arc<FileReader>) -> ReadHelpers {
+    pub(super) fn new(files: FileReader) -> ReadHelpers {
         let (result_sender, results) = channel();
         ReadHelpers { files, groups: Vec::new(), result_sender, results }
     }
@@ -111,7 +107,7 @@ impl ReadHelpers {
     ///
     /// If no more threads can be started, the present ones do it.
     pub(super) fn share(&mut self, files: Vec<NewFile>, threads: usize) -> Arc<FileGroup> {
-        let group = Arc::new(FileGroup(Mutex::new(files.into_iter())));
+        let group = Arc::new(FileGroup::new(files));
         while self.groups.len() < threads && self.start_thread().is_ok() {}
         for thread in self.groups.iter().take(threads) {
             // A thread that has ended ends the scheduler.
@@ -122,13 +118,12 @@ impl ReadHelpers {
 
     fn start_thread(&mut self) -> std::io::Result<()> {
         let (sender, groups) = channel::<Arc<FileGroup>>();
-        let (files, results) = (self.files.clone(), self.result_sender.clone());
+        let (mut files, results) = (self.files.clone(), self.result_sender.clone());
         worker::start_in_background("read helper", move || {
-            let mut opener = SpoolOpener::new(files.spool.clone());
             for group in groups {
                 let began = Instant::now();
                 let read = std::iter::from_fn(|| group.next());
-                let read: Vec<_> = read.map(|file| files.read_new(&mut opener, file)).collect();
+                let read: Vec<_> = read.map(|file| files.read_new(file)).collect();
                 if !read.is_empty() && results.send((read, began.elapsed())).is_err() {
                     return;
                 }

@@ -38,7 +38,7 @@ use crate::state::overrides::OverridesJournal;
 use zsched_service::worker;
 
 use bulk::BulkWorker;
-use file_reader::{FileReader, ReadObservers};
+use file_reader::FileReader;
 use mio::Waker;
 use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
@@ -47,9 +47,9 @@ use scanner::scan_folders;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use std::vec;
@@ -221,16 +221,13 @@ impl SpoolIo {
         worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
         let verbose = VerboseMessages::default();
         let obeys_obsoletes = Arc::new(AtomicBool::new(false));
-        let observers = ReadObservers {
+        let files = FileReader {
+            opener: SpoolOpener::new(spool.clone()),
+            level,
+            duplicates: duplicates.clone(),
             arrivals,
             verbose: verbose.clone(),
             obsoletes: ObsoletesFinder::new(obeys_obsoletes.clone()),
-        };
-        let files = FileReader {
-            spool: spool.clone(),
-            level,
-            duplicates: duplicates.clone(),
-            observers: Mutex::new(observers),
         };
         let reader = Reader::new(files, ReadQueue::new(reads), completions.clone());
         // It is as urgent as the loop: new mail waits for it.

@@ -6,8 +6,8 @@
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use zsched_format::control_file;
 use zsched_spool::load::LoadedFile;
 use zsched_spool::obsoletes::{self, Obsoleted};
@@ -17,30 +17,46 @@ use zsched_spool::{Spool, SpoolName};
 const MAX_MESSAGE_IDS: usize = 100_000;
 
 /// Finds pairs of messages of which one takes the place of the other.
+///
+/// Clones share the messages that they have read.
+#[derive(Clone)]
 pub(super) struct ObsoletesFinder {
     is_on: Arc<AtomicBool>,
-    /// Messages of users, by their own Message-ID.
+    messages: Arc<Mutex<RecentMessages>>,
+}
+
+/// Messages of users that were read last.
+#[derive(Default)]
+struct RecentMessages {
+    /// By their own Message-ID.
     read: RecentNames,
-    /// Messages by the Message-IDs that their `x` lines name.
+    /// By the Message-IDs that their `x` lines name.
     wanting: RecentNames,
 }
 
 impl ObsoletesFinder {
     /// Creates a finder that finds nothing while `is_on` is false.
     pub(super) fn new(is_on: Arc<AtomicBool>) -> ObsoletesFinder {
-        let (read, wanting) = (RecentNames::default(), RecentNames::default());
-        ObsoletesFinder { is_on, read, wanting }
+        ObsoletesFinder { is_on, messages: Arc::default() }
     }
 
     /// Records a message that was read.
     ///
     /// Returns the messages that it replaces, or the one that replaces it.
-    pub(super) fn add(&mut self, spool: &Spool, loaded: &LoadedFile<'_>) -> Vec<Obsoleted> {
+    pub(super) fn add(&self, spool: &Spool, loaded: &LoadedFile<'_>) -> Vec<Obsoleted> {
         let is_candidate = self.is_on.load(Ordering::Relaxed)
             && obsoletes::is_of_user(spool, loaded.owner).unwrap_or_default();
         if !is_candidate {
             return Vec::new();
         }
+        let pairs = self.messages.lock().unwrap_or_else(PoisonError::into_inner).add(loaded);
+        pairs.iter().filter_map(|(new, old)| examine(spool, new, old)).collect()
+    }
+}
+
+impl RecentMessages {
+    /// Records a message. Returns the newer and the older message of each pair.
+    fn add(&mut self, loaded: &LoadedFile<'_>) -> Vec<(SpoolName, SpoolName)> {
         let own = &loaded.arrival.name;
         let mut pairs = Vec::new();
         for wanted in obsoletes::ids_in(loaded.file) {
@@ -53,7 +69,7 @@ impl ObsoletesFinder {
             pairs.extend(self.wanting.find(key).map(|new| (new.clone(), own.clone())));
             self.read.insert(key, own);
         }
-        pairs.iter().filter_map(|(new, old)| examine(spool, new, old)).collect()
+        pairs
     }
 }
 

@@ -1,14 +1,15 @@
 //! Worker that reads control files.
 
-use super::file_reader::{FileReader, ReadHelpers};
+use super::file_reader::{FileGroup, FileReader, ReadHelpers};
 use super::{Completion, CompletionSender};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use std::vec;
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
-use zsched_spool::{Portion, SpoolName, SpoolOpener};
+use zsched_spool::{Portion, SpoolName};
 
 /// Number of files of a batch that are sorted by age.
 ///
@@ -88,9 +89,8 @@ impl ReadQueue {
 
 /// State of the worker.
 pub(super) struct Reader {
-    files: Arc<FileReader>,
+    files: FileReader,
     helpers: ReadHelpers,
-    opener: SpoolOpener,
     queue: ReadQueue,
     completions: CompletionSender,
     /// Results to be sent.
@@ -108,10 +108,8 @@ impl Reader {
         queue: ReadQueue,
         completions: CompletionSender,
     ) -> Reader {
-        let files = Arc::new(files);
         Reader {
             helpers: ReadHelpers::new(files.clone()),
-            opener: SpoolOpener::new(files.spool.clone()),
             files,
             queue,
             completions,
@@ -139,15 +137,15 @@ impl Reader {
             && let Some(urgent) = self.queue.next_urgent()
         {
             has_read = true;
-            let files = &self.files;
+            let files = &mut self.files;
             let done = match urgent {
-                UrgentRead::New(new) => files.read_new(&mut self.opener, new),
+                UrgentRead::New(new) => files.read_new(new),
                 UrgentRead::More(name, portion) => {
-                    let found = files.reload(&mut self.opener, &name, Some(portion));
+                    let found = files.reload(&name, Some(portion));
                     Completion::ChunkRead(name, Box::new(found))
                 }
                 UrgentRead::Again(name) => {
-                    let found = files.reload(&mut self.opener, &name, None);
+                    let found = files.reload(&name, None);
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
@@ -160,28 +158,37 @@ impl Reader {
 
     /// Reads a batch, with urgent requests in between.
     ///
-    /// Of some files that are found together, the oldest is passed on first.
+    /// Of some files that are found together, the oldest is passed on first. Meanwhile the helpers
+    /// begin with the next ones.
     fn read_batch(&mut self, names: Vec<NewFile>) {
         let mut names = names.into_iter();
-        while !self.is_over && names.len() > 0 {
-            let mut files = self.read_group(names.by_ref().take(SORTED_FILES).collect());
+        let mut next = self.share_group(&mut names);
+        while !self.is_over
+            && let Some(group) = next
+        {
+            let mut files = self.read_group(group);
+            next = self.share_group(&mut names);
             files.sort_by_key(age);
             files.into_iter().for_each(|done| self.add(done));
         }
     }
 
-    /// Reads some files, several at a time if there are many of them.
-    ///
-    /// This thread reads as well, with urgent requests in between.
-    fn read_group(&mut self, group: Vec<NewFile>) -> Vec<Completion> {
-        let count = group.len();
+    /// Lets the helpers begin to read some files, if there are many of them.
+    fn share_group(&mut self, names: &mut vec::IntoIter<NewFile>) -> Option<Arc<FileGroup>> {
+        let group: Vec<NewFile> = names.take(SORTED_FILES).collect();
         let most = if self.is_slow { MAX_HELPERS } else { USUAL_HELPERS };
-        let group = self.helpers.share(group, most.min(count / MIN_FILES_PER_HELPER));
+        let helpers = most.min(group.len() / MIN_FILES_PER_HELPER);
+        (!group.is_empty()).then(|| self.helpers.share(group, helpers))
+    }
+
+    /// Reads the files of a group together with the helpers, with urgent requests in between.
+    fn read_group(&mut self, group: Arc<FileGroup>) -> Vec<Completion> {
+        let count = group.count();
         let (mut done, mut time) = (Vec::with_capacity(count), Duration::ZERO);
         while let Some(file) = group.next() {
             self.read_urgent();
             let began = Instant::now();
-            done.push(self.files.read_new(&mut self.opener, file));
+            done.push(self.files.read_new(file));
             time += began.elapsed();
         }
         while done.len() < count {
@@ -218,17 +225,15 @@ mod tests {
     use super::super::LoopWaker;
     use super::*;
     use crate::logging::mail_log::{MailLines, MailLog, MailLogs};
-    use crate::spool_io::file_reader::ReadObservers;
     use crate::spool_io::obsoleted::ObsoletesFinder;
     use crate::spool_io::verbose_messages::VerboseMessages;
     use crate::state::duplicates::DuplicatesFile;
     use std::fs;
     use std::path::Path;
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::{Sender, channel, sync_channel};
     use zsched_service::{AppendedFile, BackgroundLog};
-    use zsched_spool::{HashFolder, HashLevel, Spool};
+    use zsched_spool::{HashFolder, HashLevel, Spool, SpoolOpener};
 
     fn name(number: u64) -> SpoolName {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
@@ -244,16 +249,13 @@ mod tests {
         let file = AppendedFile::open(Path::new("/dev/null"), "log", 0o600).expect("a log");
         let log = BackgroundLog::start(file, |_| Vec::new()).expect("a worker");
         let logs = MailLogs::new(None, &log, MailLines::None);
-        let observers = ReadObservers {
-            verbose: VerboseMessages::default(),
-            obsoletes: ObsoletesFinder::new(Arc::default()),
-            arrivals: MailLog::new(logs).arrival_lines(None),
-        };
         let files = FileReader {
             duplicates: Arc::new(DuplicatesFile::new(spool.duplicates_file())),
-            spool,
+            opener: SpoolOpener::new(spool),
             level: HashLevel::Flat,
-            observers: Mutex::new(observers),
+            arrivals: MailLog::new(logs).arrival_lines(None),
+            verbose: VerboseMessages::default(),
+            obsoletes: ObsoletesFinder::new(Arc::default()),
         };
         let completions = CompletionSender { sender, loop_waker: Arc::new(loop_waker) };
         (Reader::new(files, ReadQueue::new(reads), completions), requests, results)

@@ -11,6 +11,7 @@ use zsched_spool::SpoolId;
 use zsched_spool::load::LoadedFile;
 
 /// Composer of lines about arrivals, owned by the reader.
+#[derive(Clone)]
 pub(crate) struct ArrivalLines {
     /// Last sign of life of the former scheduler on this spool.
     ///
