@@ -162,13 +162,14 @@ fn client_reading_slowly_stays_connected() {
     let client = world.clients.clients.get_mut(&0).expect("it has just come");
     client.write_buffer.push(&[b'x'; 4_000_000]);
     world.serve();
-    for (taken, is_kept) in [(70_000, true), (0, false)] {
-        theirs.read_exact(&mut vec![0; taken]).expect("so much is there");
+    for reads in [true, false] {
+        // How much the socket takes at a time is up to the kernel.
+        while reads && has_something(&mut theirs) {}
         let client = world.clients.clients.get_mut(&0).expect("it is there");
         client.progress =
             client.progress.checked_sub(Duration::from_secs(60)).expect("a minute ago");
         world.serve();
-        assert_eq!(world.clients.clients.contains_key(&0), is_kept, "after {taken} bytes");
+        assert_eq!(world.clients.clients.contains_key(&0), reads);
     }
 }
 
