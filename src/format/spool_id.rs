@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// One character for each six-bit value.
 ///
@@ -64,9 +64,12 @@ impl fmt::Display for SpoolId {
         ];
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
         let length = TIME_LENGTHS[usize::from(nanoseconds != 0)];
-        write!(f, "S{}", self.number)?;
-        let mut time = parts.iter().chain(&fraction).take(length);
-        time.try_for_each(|part| f.write_char(char::from(ALPHABET[(part & 63) as usize])))
+        let mut time = [0; TIME_LENGTHS[1]];
+        for (byte, part) in time.iter_mut().zip(parts.iter().chain(&fraction)) {
+            *byte = ALPHABET[(part & 63) as usize];
+        }
+        let time = str::from_utf8(&time[..length]).expect("the alphabet is ASCII");
+        write!(f, "S{}{time}", self.number)
     }
 }
 

@@ -4,7 +4,8 @@ use crate::dispatch::fair_share::AgentCount;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed, Refusal};
 use crate::queue::{MessageId, Queue, VertexState};
 use crate::timers::Timers;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use foldhash::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Dispatch {
     /// Panics if rings, agents and windows disagree with each other or with the queue.
@@ -74,7 +75,7 @@ impl Dispatch {
     }
 
     fn check_agents(&self, queue: &Queue) {
-        let mut jobs: HashMap<MessageId, u32> = HashMap::new();
+        let mut jobs: HashMap<MessageId, u32> = HashMap::default();
         for (id, agent) in self.agents.iter() {
             if let Some(thread) = agent.thread {
                 assert!(
@@ -99,7 +100,7 @@ impl Dispatch {
             assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name());
         }
         let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
-        let mut channels: HashMap<_, AgentCount> = HashMap::new();
+        let mut channels: HashMap<_, AgentCount> = HashMap::default();
         for (id, ring) in queue.rings().iter().filter(|(id, _)| self.of_rings[*id].count > 0) {
             all.rings += 1;
             let count = channels.entry(ring.channel.clone()).or_default();

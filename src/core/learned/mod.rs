@@ -23,8 +23,9 @@ use crate::queue::{
     UnreachableReport, VertexId,
 };
 use crate::timers::Timer;
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;

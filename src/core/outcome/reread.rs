@@ -11,8 +11,8 @@ use crate::dispatch::AgentId;
 use crate::event::RereadResult;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::{MessageFlag, MessageId, Queue, VertexId, VertexState};
+use foldhash::HashSet;
 use log::Level;
-use std::collections::HashSet;
 use std::io;
 use zsched_spool::Arrival;
 

@@ -7,8 +7,9 @@ use crate::list::List;
 use crate::pool::{Id, Pool};
 use crate::queue::jobs::{Jobs, Rules};
 use crate::queue::{Queue, ReadyChain, ThreadId};
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use zsched_config::{Clause, Flow};
 

@@ -10,9 +10,10 @@ use crate::queue::{
     DeferralCount, Destination, RetryJump, RetryPosition, RingId, ThreadChain, Unreachable, Vertex,
     VertexId, VertexState, Waves,
 };
+use foldhash::HashMap;
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
-use std::collections::hash_map::RandomState;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use zsched_format::time::{ClockStep, Timestamp};
 

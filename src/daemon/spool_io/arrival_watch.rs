@@ -3,9 +3,9 @@
 //! With this, mail is found at once also if a router sends no notice, or if its notices are lost:
 //! the kernel keeps only ten for a socket (`net.unix.max_dgram_qlen`), and routers do not wait.
 
+use foldhash::{HashMap, HashSet};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ impl ArrivalWatch {
     ) -> io::Result<ArrivalWatch> {
         let (watch, transport) = (FolderWatch::new()?, spool.transport().to_path_buf());
         registry.register(&mut SourceFd(&watch.as_raw_fd()), token, Interest::READABLE)?;
-        let (folders, watched) = (HashMap::new(), HashSet::new());
+        let (folders, watched) = (HashMap::default(), HashSet::default());
         let mut this = ArrivalWatch { watch, transport, folders, watched };
         this.add(HashFolder::TOP)?;
         Ok(this)

@@ -4,7 +4,7 @@
 //!
 //! Very few messages have one. So the loop sends the writer a line only about those.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zsched_format::agent_protocol::leading_number;
 use zsched_spool::load::{LoadResult, LoadedFile};

@@ -31,8 +31,9 @@ use crate::state::learned_file::LearnedFile;
 use crate::state::overrides::{OverridesFile, OverridesJournal};
 use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
+use foldhash::HashMap;
 use mio::{Interest, Poll, Waker};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -451,7 +452,7 @@ impl StartPlan {
             new_agents: VecDeque::new(),
             held_agents: BTreeSet::new(),
             has_held_children: false,
-            unread_obsoleted: HashMap::new(),
+            unread_obsoleted: HashMap::default(),
             unopened_jobs: None,
             scan_limits,
             timeouts,

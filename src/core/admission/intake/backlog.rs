@@ -6,8 +6,9 @@
 use crate::admission::intake::backlog_view::{BacklogCounts, FileLocation};
 use crate::learned::PagedOutSource;
 use crate::{HostFilter, PagedMessage, PagedVertex};
+use foldhash::{HashMap, HashSet};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::{HashFolder, SpoolName};

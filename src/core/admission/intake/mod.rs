@@ -8,7 +8,8 @@ pub mod backlog_view;
 use crate::{Backlog, RecipientRoom, Scheduler};
 use backlog::FileBacklog;
 use backlog_view::{BacklogCounts, BacklogView, FileLocation};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::Timestamp;
@@ -137,14 +138,14 @@ impl Intake {
     pub fn new(delays: IntakeDelays) -> Intake {
         Intake {
             delays,
-            reading: HashMap::new(),
+            reading: HashMap::default(),
             recipients_being_read: 0,
             retries: BTreeMap::new(),
-            retry_numbers: HashSet::new(),
-            locked: HashSet::new(),
-            found_while_leaving: HashMap::new(),
-            skipped: HashMap::new(),
-            invalid_names: HashSet::new(),
+            retry_numbers: HashSet::default(),
+            locked: HashSet::default(),
+            found_while_leaving: HashMap::default(),
+            skipped: HashMap::default(),
+            invalid_names: HashSet::default(),
             queue_errors_log: LogLimiter::new(1, delays.unreadable_file),
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
@@ -510,7 +511,7 @@ mod tests {
             assert!(intake.retry_locked_later(NOW, name(number)));
         }
         intake.retry_unreadable_later(NOW, name(4));
-        intake.recheck_locked(Some(&HashSet::from([2, 4, 5])));
+        intake.recheck_locked(Some(&[2, 4, 5].into_iter().collect()));
         assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
         assert_eq!(intake.next_retry(NOW), Some(name(2)));
         assert_eq!(intake.next_retry(NOW), None);

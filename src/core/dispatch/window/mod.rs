@@ -26,9 +26,10 @@ use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReaso
 use crate::timers::{Timer, Timers};
 use broadcast::MemberRound;
 use feedback::Feedback;
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use zsched_format::time::{ClockStep, Timestamp};
 

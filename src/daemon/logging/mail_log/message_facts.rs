@@ -3,7 +3,9 @@
 //! The reader adds what it has just parsed, so a message that is delivered soon is read once. What
 //! is no longer here is read again: a message with many recipients has many lines.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::fast::RandomState;
+use hashlink::LinkedHashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,10 +20,10 @@ use zsched_spool::{OpenSpool, SpoolName};
 const MAX_SIZE: usize = 4 << 20;
 /// Size up to which the reader adds facts without dropping others, in bytes.
 const MAX_FILLED_SIZE: usize = MAX_SIZE - MAX_SIZE / 16;
-/// Size of the entries of a message in the two maps, in bytes.
+/// Size of the entry of a message in the map, in bytes.
 ///
 /// It includes what three blocks of memory cost besides.
-const ENTRY_SIZE: usize = 128;
+const ENTRY_SIZE: usize = 96;
 /// Age below which facts are not dropped for those that the reader adds.
 ///
 /// Most facts of new mail are used within this time. If the reader dropped them, none of those of a
@@ -93,12 +95,8 @@ impl SharedFacts {
 /// Facts about messages. The oldest are dropped when there are too many.
 #[derive(Default)]
 pub(super) struct FactsCache {
-    /// By the number of the message, with the key in `order`.
-    // The facts are in boxes, since a table has up to twice the room that it needs.
-    messages: HashMap<u64, (u64, Box<MessageFacts>)>,
-    /// The messages in the order in which they were added.
-    order: BTreeMap<u64, u64>,
-    next: u64,
+    /// By the number of the message, in the order in which they were added.
+    messages: LinkedHashMap<u64, MessageFacts, RandomState>,
     /// Size of all facts, in bytes.
     size: usize,
 }
@@ -130,14 +128,14 @@ struct RecipientFacts {
 impl FactsCache {
     /// Returns true if there is room for facts that may not be used soon.
     fn has_room(&self) -> bool {
-        let oldest = self.order.first_key_value().and_then(|(_, number)| self.messages.get(number));
+        let oldest = self.messages.front();
         self.size < MAX_FILLED_SIZE
             || oldest.is_none_or(|(_, facts)| facts.added.elapsed() >= MIN_AGE)
     }
 
     /// The facts about a message that came in at `modified`.
     fn find(&mut self, (name, modified): (&SpoolName, Timestamp)) -> Option<&mut MessageFacts> {
-        let known = self.messages.get_mut(&name.number()).map(|(_, facts)| &mut **facts);
+        let known = self.messages.get_mut(&name.number());
         known.filter(|known| known.name == *name && known.modified == modified)
     }
 
@@ -145,21 +143,18 @@ impl FactsCache {
         let number = facts.name.number();
         self.remove(number);
         self.size += facts.size();
-        self.order.insert(self.next, number);
-        self.messages.insert(number, (self.next, Box::new(facts)));
-        self.next += 1;
+        self.messages.insert(number, facts);
         while self.size > MAX_SIZE
             && self.messages.len() > 1
-            && let Some((_, oldest)) = self.order.first_key_value()
+            && let Some((oldest, _)) = self.messages.front()
         {
             self.remove(*oldest);
         }
     }
 
     /// Removes and returns the facts about a message.
-    pub(super) fn remove(&mut self, number: u64) -> Option<Box<MessageFacts>> {
-        let (sequence, facts) = self.messages.remove(&number)?;
-        self.order.remove(&sequence);
+    pub(super) fn remove(&mut self, number: u64) -> Option<MessageFacts> {
+        let facts = self.messages.remove(&number)?;
         self.size -= facts.size();
         if self.messages.is_empty() {
             self.messages.shrink_to_fit();
@@ -352,8 +347,8 @@ mod tests {
         let is_none = place.facts.with(Some(&place.spool), later, &[0], |facts| facts.is_none());
         assert!(is_none, "another one");
         (1..count + 10).for_each(|number| drop(place.facts.lock().remove(number)));
-        let FactsCache { messages, order, size, .. } = &*place.facts.lock();
-        assert!(messages.is_empty() && order.is_empty() && *size == 0);
+        let FactsCache { messages, size } = &*place.facts.lock();
+        assert!(messages.is_empty() && *size == 0);
     }
 
     #[test]
@@ -364,7 +359,7 @@ mod tests {
         let has = |number| shared.lock().messages.contains_key(&number);
         (0..100_000).for_each(add);
         assert!(has(0) && !has(99_999));
-        for (_, facts) in shared.lock().messages.values_mut() {
+        for facts in shared.lock().messages.values_mut() {
             facts.added -= MIN_AGE;
         }
         add(99_999);
