@@ -83,8 +83,8 @@ impl Folder {
 
     /// Opens a file below the folder for reading.
     ///
-    /// Follows no link, and waits for no pipe. Where this process may decide that, reads do not
-    /// change the access time of the file: the disk would have to write all inodes of a large queue.
+    /// Follows no link, and waits for no pipe. If this process may decide that, reads do not change
+    /// the access time of the file: the disk would have to write all inodes of a large queue.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
