@@ -14,8 +14,7 @@ const MAX_TIME_OPEN: Duration = Duration::from_secs(1);
 /// A spool whose folders `transport/` and `queue/` are open.
 #[derive(Debug)]
 pub struct OpenSpool {
-    /// The spool.
-    pub spool: Spool,
+    pub(crate) spool: Spool,
     pub(crate) transport: Folder,
     pub(crate) queue: Folder,
 }
@@ -45,11 +44,6 @@ impl SpoolOpener {
     /// Creates an opener that has nothing open.
     pub fn new(spool: Spool) -> SpoolOpener {
         SpoolOpener { spool, opened: None }
-    }
-
-    /// The spool.
-    pub fn spool(&self) -> &Spool {
-        &self.spool
     }
 
     /// The spool with its folders open.

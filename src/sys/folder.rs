@@ -89,11 +89,12 @@ impl Folder {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |more| openat(&self.0, name, flags | more, Mode::empty());
-        match open(OFlags::NOATIME) {
+        let opened = match open(OFlags::NOATIME) {
             // The file belongs to another user, and this one is not root.
-            Err(Errno::PERM) => Ok(open(OFlags::empty())?.into()),
-            opened => Ok(opened?.into()),
-        }
+            Err(Errno::PERM) => open(OFlags::empty()),
+            opened => opened,
+        };
+        Ok(opened?.into())
     }
 
     /// Examines a file below the folder, or the one that a link leads to.

@@ -13,11 +13,12 @@ use std::vec;
 use zsched_bulk::status::write_before_move_aside;
 use zsched_service::worker;
 use zsched_spool::load::{self, LoadObserver, LoadResult};
-use zsched_spool::{HashLevel, Portion, SpoolName, SpoolOpener};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName, SpoolOpener};
 
 /// Reads control files. Each thread has its own, which shares what it finds with the others.
 #[derive(Clone)]
 pub(super) struct FileReader {
+    pub(super) spool: Spool,
     pub(super) opener: SpoolOpener,
     pub(super) level: HashLevel,
     pub(super) duplicates: Arc<DuplicatesFile>,
@@ -43,22 +44,22 @@ impl FileReader {
 
     /// Reads a new control file.
     pub(super) fn read_new(&mut self, (name, at_most): NewFile) -> Completion {
-        let FileReader { opener, level, duplicates, arrivals, verbose, obsoletes } = self;
+        let FileReader { spool, opener, level, duplicates, arrivals, verbose, obsoletes } = self;
         let mut news = FileNews::default();
         let (tell, own_name) = (&mut duplicates.sink(), name.clone());
         let found = match opener.open() {
             Ok(open) => {
                 let observer: LoadObserver<'_> = &mut |loaded| {
-                    verbose.add(&open.spool, &loaded);
+                    verbose.add(spool, &loaded);
                     arrivals.keep_facts(&loaded);
                     news.line = arrivals.compose(&loaded);
-                    news.obsoleted = obsoletes.add(&open.spool, &loaded);
+                    news.obsoleted = obsoletes.add(spool, &loaded);
                 };
                 load::load(open, *level, own_name, at_most, tell, observer, write_before_move_aside)
             }
             Err(error) => LoadResult::Failed(error),
         };
-        VerboseMessages::explain_refusal(opener.spool(), &name, &found);
+        VerboseMessages::explain_refusal(spool, &name, &found);
         Completion::Read(name, Box::new(found), news)
     }
 }

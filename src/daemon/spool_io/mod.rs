@@ -222,6 +222,7 @@ impl SpoolIo {
         let verbose = VerboseMessages::default();
         let obeys_obsoletes = Arc::new(AtomicBool::new(false));
         let files = FileReader {
+            spool: spool.clone(),
             opener: SpoolOpener::new(spool.clone()),
             level,
             duplicates: duplicates.clone(),

@@ -251,7 +251,8 @@ mod tests {
         let logs = MailLogs::new(None, &log, MailLines::None);
         let files = FileReader {
             duplicates: Arc::new(DuplicatesFile::new(spool.duplicates_file())),
-            opener: SpoolOpener::new(spool),
+            opener: SpoolOpener::new(spool.clone()),
+            spool,
             level: HashLevel::Flat,
             arrivals: MailLog::new(logs).arrival_lines(None),
             verbose: VerboseMessages::default(),

@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 use zsched_spool::load::LoadedFile;
 
-/// Composer of lines about arrivals, owned by the reader.
+/// Composer of lines about arrivals. Each thread that reads control files has one.
 #[derive(Clone)]
 pub(crate) struct ArrivalLines {
     /// Last sign of life of the former scheduler on this spool.
