@@ -19,7 +19,7 @@ use crate::timeouts::Timeouts;
 use client::{Client, ClientTask, Conversation, MAX_BUFFERED_OUTPUT};
 use login_limiter::LoginLimiter;
 use mio::{Interest, Registry, Token};
-use shares::{AnswerSlots, ServiceClass};
+use shares::{AnswerSlots, ServiceClass, TurnShare};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -84,6 +84,8 @@ pub(crate) struct Clients {
     ///
     /// It changes from turn to turn, so that all are served.
     first: [usize; ServiceClass::ALL.len()],
+    /// Share of each class in a turn.
+    shares: [TurnShare; ServiceClass::ALL.len()],
     /// Maximum number of long answers at a time, and when it was computed.
     max_slots: Option<(AnswerSlots, Instant)>,
     request_counters: RequestCounters,
@@ -131,6 +133,7 @@ impl Clients {
             clients: BTreeMap::new(),
             next: 0,
             first: [0; ServiceClass::ALL.len()],
+            shares: ServiceClass::ALL.map(ServiceClass::share),
             max_slots: None,
             request_counters: RequestCounters::default(),
             challenges: 0,
@@ -401,7 +404,7 @@ impl Clients {
         let timeouts = self.timeouts();
         let mut slots = self.slots(scheduler);
         for (class, place) in ServiceClass::ALL.into_iter().zip(0..) {
-            let (share, begun) = (class.share(), Instant::now());
+            let (share, begun) = (self.shares[place], Instant::now());
             let mut left = share.bytes;
             for number in self.of_class(class, self.first[place]) {
                 self.first[place] = number;
