@@ -69,7 +69,9 @@ impl fmt::Display for SpoolId {
             *byte = ALPHABET[(part & 63) as usize];
         }
         let time = str::from_utf8(&time[..length]).expect("the alphabet is ASCII");
-        write!(f, "S{}{time}", self.number)
+        ["S", itoa::Buffer::new().format(self.number), time]
+            .iter()
+            .try_for_each(|part| f.write_str(part))
     }
 }
 

@@ -1,10 +1,9 @@
 //! Lines about arrivals, which the reader composes: it has just parsed the control file.
 
 use super::message_facts::SharedFacts;
-use super::text::push_address;
+use super::text::{push_address, push_all};
 use crate::logging::Stamp;
 use log::Level;
-use std::io::Write;
 use zsched_format::control_file;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
@@ -44,22 +43,20 @@ impl ArrivalLines {
         if came_before || !is_untouched || Level::Info > log::max_level() {
             return Vec::new();
         }
-        let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
+        let id = SpoolId { number: arrival.name.number(), modified: arrival.modified }.to_string();
         let mut line = Vec::with_capacity(256);
-        let write_all = |line: &mut Vec<u8>, text: std::fmt::Arguments<'_>| {
-            line.write_fmt(text).expect("a Vec takes everything");
-        };
         let now = self.stamp.of(Timestamp::now());
-        write_all(&mut line, format_args!("{now} {id}: arrived, message-id="));
+        push_all(&mut line, &[now, " ", &id, ": arrived, message-id="]);
         let message_id = control_file::message_id(file);
         push_address(&mut line, message_id.as_ref().map(|id| id.as_bytes()));
-        line.extend_from_slice(b", from=");
+        push_all(&mut line, &[", from="]);
         let sender = file.recipients.first().and_then(|one| file.sender_address(one));
         push_address(&mut line, sender);
+        let (mut size, mut recipients) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (size, recipients) = (size.format(message_size), recipients.format(arrival.recipients));
         // More recipients follow in parts that are not read yet.
-        let (recipients, more) = (arrival.recipients, if is_part { "+" } else { "" });
-        let rest = format_args!(", size={message_size}, nrcpt={recipients}{more}\n");
-        write_all(&mut line, rest);
+        let more = if is_part { "+" } else { "" };
+        push_all(&mut line, &[", size=", size, ", nrcpt=", recipients, more, "\n"]);
         line
     }
 }

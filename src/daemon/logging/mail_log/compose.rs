@@ -1,11 +1,10 @@
 //! Composes lines about recipients.
 
 use super::message_facts::{MessageFacts, SharedFacts};
-use super::text::{push_address, push_text, push_value};
+use super::text::{push_address, push_all, push_seconds, push_text, push_value};
 use super::{MailLogs, size};
 use crate::logging::Stamp;
 use std::borrow::Cow;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zsched_core::{StatusRecord, StatusVerdict};
@@ -150,44 +149,32 @@ impl<'r> CommonFields<'r> {
     }
 
     fn write_text_line(&self, stamp: &str, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
-        let (record, id) = (self.record, &self.spool_id);
-        write(out, format_args!("{stamp} {id}: to="));
+        let record = self.record;
+        push_all(out, &[stamp, " ", &self.spool_id, ": to="]);
         push_address(out, outcome.recipient);
-        out.extend_from_slice(b", destination=");
+        push_all(out, &[", destination="]);
         push_value(out, Some(record.destination.channel()));
         out.push(b'/');
         push_value(out, Some(record.destination.host()));
-        out.extend_from_slice(b", relay=");
+        push_all(out, &[", relay="]);
         let relay = outcome.notary_field(4);
         push_value(out, relay.map(|relay| relay.strip_prefix(b"dns; ").unwrap_or(relay)));
         let StatusDelays { router, queue, attempt } = self.delays;
-        let times = [self.delay, router, queue, attempt.unwrap_or_default()];
-        let [delay, router, queue, attempt] = times.map(Hundredths);
-        let (code, status) = (outcome.code(&record.text), outcome.status.word());
-        let code = code.unwrap_or("none");
-        write(
-            out,
-            format_args!(
-                ", delay={delay}, delays={router}/{queue}/{attempt}, dsn={code}, status={status}"
-            ),
-        );
+        let delays = [
+            (", delay=", self.delay),
+            (", delays=", router),
+            ("/", queue),
+            ("/", attempt.unwrap_or_default()),
+        ];
+        for (name, seconds) in delays {
+            push_all(out, &[name]);
+            push_seconds(out, seconds);
+        }
+        let code = outcome.code(&record.text).unwrap_or("none");
+        push_all(out, &[", dsn=", code, ", status=", outcome.status.word()]);
         push_text(out, &record.text);
         out.push(b'\n');
     }
-}
-
-/// Formats seconds with two decimals, in a third of the time that `{:.2}` takes.
-struct Hundredths(f64);
-
-impl std::fmt::Display for Hundredths {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let hundredths = (self.0 * 100.0).round() as u64;
-        write!(f, "{}.{:02}", hundredths / 100, hundredths % 100)
-    }
-}
-
-fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a Vec takes everything");
 }
 
 /// What is known about one recipient.
