@@ -1,7 +1,7 @@
 //! Lines about arrivals, which the reader composes: it has just parsed the control file.
 
 use super::message_facts::SharedFacts;
-use super::text::{push_address, push_all};
+use super::text::{push_address, push_all, push_number};
 use crate::logging::Stamp;
 use log::Level;
 use zsched_format::control_file;
@@ -52,11 +52,12 @@ impl ArrivalLines {
         push_all(&mut line, &[", from="]);
         let sender = file.recipients.first().and_then(|one| file.sender_address(one));
         push_address(&mut line, sender);
-        let (mut size, mut recipients) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (size, recipients) = (size.format(message_size), recipients.format(arrival.recipients));
+        push_all(&mut line, &[", size="]);
+        push_number(&mut line, message_size);
+        push_all(&mut line, &[", nrcpt="]);
+        push_number(&mut line, arrival.recipients.into());
         // More recipients follow in parts that are not read yet.
-        let more = if is_part { "+" } else { "" };
-        push_all(&mut line, &[", size=", size, ", nrcpt=", recipients, more, "\n"]);
+        push_all(&mut line, &[if is_part { "+\n" } else { "\n" }]);
         line
     }
 }

@@ -24,10 +24,15 @@ pub(super) fn push_all(out: &mut Vec<u8>, parts: &[&str]) {
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
 }
 
+/// Appends a number in decimal.
+pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// Appends seconds with two decimals. `{:.2}` takes more than three times as long.
 pub(super) fn push_seconds(out: &mut Vec<u8>, seconds: f64) {
     let hundredths = (seconds * 100.0).round() as u64;
-    out.extend_from_slice(itoa::Buffer::new().format(hundredths / 100).as_bytes());
+    push_number(out, hundredths / 100);
     out.extend([b'.', b'0' + (hundredths / 10 % 10) as u8, b'0' + (hundredths % 10) as u8]);
 }
 
