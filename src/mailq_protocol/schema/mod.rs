@@ -552,6 +552,14 @@ mod tests {
     }
 
     #[test]
+    fn number_is_read_as_it_was_written() {
+        let written = RecentCounts { seconds: 1.5587172200000001, ..RecentCounts::default() };
+        let json = serde_json::to_string(&written).expect("JSON");
+        let read: RecentCounts = serde_json::from_str(&json).expect("the same");
+        assert_eq!(read, written);
+    }
+
+    #[test]
     fn rings_of_one_pattern_have_names_of_their_own() {
         let ring = |host: Option<&str>, lines: &[u32]| RingStatus {
             pattern: "smtp/*".to_string(),

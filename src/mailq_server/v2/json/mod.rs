@@ -26,6 +26,7 @@ pub(crate) mod wait;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::io;
+use std::time::Duration;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 
@@ -66,6 +67,11 @@ fn text(bytes: &[u8]) -> String {
 /// Seconds since 1970, to the microsecond.
 pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6
+}
+
+/// A span of time in seconds, to the microsecond.
+fn span(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
 }
 
 /// Whole seconds since a time; 0 for a time in the future.
