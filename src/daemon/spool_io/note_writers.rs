@@ -1,6 +1,6 @@
 //! Writes notes about many messages in parallel. Each of them waits for the disk.
 
-use super::parallel::for_each_in_parallel;
+use super::parallel::{MAX_WORKERS, for_each_in_parallel};
 use super::{Completion, CompletionSender};
 use crate::logging::syslog;
 use zsched_bulk::status as bulk_status;
@@ -16,7 +16,7 @@ pub(super) fn write_all(spool: &Spool, mut notes: Vec<Note>, completions: &Compl
     notes.sort_by_key(|note| note.name.number());
     let same = |one: &Note, next: &Note| one.name.number() == next.name.number();
     let messages: Vec<&[Note]> = notes.chunk_by(same).collect();
-    for_each_in_parallel(&messages, |notes| {
+    for_each_in_parallel(&messages, MAX_WORKERS, |notes| {
         let done = notes.iter().map(|note| write(spool, note)).collect();
         // Continues without a receiver: everything requested is written.
         completions.send(done);

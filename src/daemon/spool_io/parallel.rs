@@ -1,4 +1,4 @@
-//! Work that waits for the disk, on several values at a time.
+//! Work on files, on several values at a time.
 //!
 //! Several writes together take little longer than one, since a disk that gets several requests at
 //! a time stores them in one go.
@@ -6,14 +6,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Maximum number of workers. With more, ext4 does not get faster.
-const MAX_WORKERS: usize = 16;
+/// Maximum number of workers that wait for a disk. With more, ext4 does not get faster.
+pub(super) const MAX_WORKERS: usize = 16;
 /// Minimum number of values per worker. Starting one costs as much as a write on a fast disk.
 const MIN_VALUES_PER_WORKER: usize = 2;
 
-/// Does `work` on each value, and returns when all is done.
-pub(super) fn for_each_in_parallel<T: Sync>(values: &[T], work: impl Fn(&T) + Sync) {
-    let workers = (values.len() / MIN_VALUES_PER_WORKER).clamp(1, MAX_WORKERS);
+/// Does `work` on each value in up to `max_workers` threads, and returns when all is done.
+pub(super) fn for_each_in_parallel<T: Sync>(
+    values: &[T],
+    max_workers: usize,
+    work: impl Fn(&T) + Sync,
+) {
+    let workers = (values.len() / MIN_VALUES_PER_WORKER).clamp(1, max_workers);
     let left = Mutex::new(values.iter());
     // A panic ends the caller, and with it the scheduler.
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();

@@ -3,7 +3,7 @@
 //! A report takes several syncs. So reports have a worker of their own, which delays no other
 //! write, and those of several messages are made in parallel.
 
-use super::parallel::for_each_in_parallel;
+use super::parallel::{MAX_WORKERS, for_each_in_parallel};
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::ReportLines;
 use crate::logging::syslog;
@@ -47,7 +47,7 @@ impl Reporter {
             let batch: Vec<ReportRequest> =
                 std::iter::once(first).chain(requests.try_iter()).collect();
             let composer = self.composer.with_forms();
-            for_each_in_parallel(&batch, |request| {
+            for_each_in_parallel(&batch, MAX_WORKERS, |request| {
                 let ReportRequest { ticket, name, is_finished, policy } = request;
                 // The result of a bulk job takes the place of reports to senders.
                 let packet = PacketNumber::of_message(name.number());
