@@ -93,8 +93,16 @@ class Site:
 
     def is_empty(self):
         """Returns true if no control file and no message file is left."""
-        folders = (self.postoffice / "transport", self.postoffice / "queue")
-        return not any(name[0].isdigit() for folder in folders for _, _, names in os.walk(folder) for name in names)
+        return not any(has_file(self.postoffice / folder) for folder in ("transport", "queue"))
+
+
+def has_file(folder):
+    """Returns true if there is a file with a number as its name below a folder.
+
+    It stops at the first one: a whole list of a full folder would delay those that remove from it.
+    """
+    with os.scandir(folder) as entries:
+        return any(has_file(entry) if entry.is_dir() else entry.name[0].isdigit() for entry in entries)
 
 
 class Scheduler:
