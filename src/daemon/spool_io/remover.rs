@@ -17,10 +17,10 @@ const SLOW_REMOVAL: Duration = Duration::from_micros(200);
 ///
 /// They wait for the disk together. A single slow removal has waited for a processor.
 const SLOW_REMOVALS: usize = 3;
-/// Number of removals in a batch from which two workers share it on a fast disk, too.
+/// Number of removals from which two workers share a batch on a fast disk, too.
 ///
-/// So many wait only if delivery is faster than one worker. In a small batch, the start of the
-/// second one would cost more than it saves.
+/// Batches of this size come only if delivery is faster than one worker. In a smaller one, the
+/// start of the second worker would cost more than it saves.
 const SHARED_REMOVALS: usize = 128;
 
 /// A message to be removed, and what else the writer knows about it.
@@ -82,7 +82,7 @@ mod tests {
     use std::fs;
     use zsched_spool::HashFolder;
 
-    /// Returns the results of the removal of messages, and how many files are left in the spool.
+    /// Removes messages. Returns their numbers, and the number of files that are left.
     fn remove_messages(count: u64) -> (Vec<u64>, usize) {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
