@@ -67,13 +67,14 @@ fn message_takes_place_of_older_one_of_same_user_if_configured() {
         fs::write(&by_smtp, format!("rcvdfrom h\nwith SMTP\nenv-end\n{text}")).expect("written");
         set_modified(&by_smtp, time);
         site.add_zenv(&format!("STATUSLOG={}", site.path("status").display()));
-        let _daemon = site.start();
+        let daemon = site.start();
         until("the older one is delivered in part", || ends(&site, "1") == 1);
         put(&site, USER, "14", &["c a.test new"], &["11", "12", "13"]);
         site.notify("NEW 14");
         until("the new one is delivered", || ends(&site, "new") == 1);
         let left = if switch == 0 { vec!["11", "12", "13"] } else { vec!["12", "13"] };
         until("only others are left", || site.files("transport") == left);
+        daemon.until_log_is_complete();
         assert_eq!(site.logged(": obsoleted by S14"), switch, "{}", site.log());
         assert_eq!(site.files("router"), [""; 0], "no report");
         if switch == 1 {
