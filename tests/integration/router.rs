@@ -32,7 +32,7 @@ fn submit(site: &Site, text: &str) {
 fn submission_is_routed_delivered_and_refused() {
     let site = site_with("alice\nbob\n", "staff: alice, bob\n");
     let log = site.path("status");
-    let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
+    let scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
     let _router = Router::start(&site);
     submit(
         &site,
@@ -63,6 +63,7 @@ fn submission_is_routed_delivered_and_refused() {
     let trace = trace(&site, "nobody@here.test");
     assert!(trace.contains("  to nobody@here.test\n"), "{trace}");
     assert!(trace.contains(REFUSAL), "{trace}");
+    scheduler.until_log_is_complete();
     assert!(site.logged("to=<nobody@here.test>, destination=error/unresolvable") == 1);
 }
 
@@ -178,7 +179,7 @@ fn trace(site: &Site, what: &str) -> String {
 fn refusal_without_report_is_traced() {
     let site = site_with("alice\n", "");
     let log = site.path("status");
-    let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
+    let scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
     let _router = Router::start(&site);
     for (sender, name) in
         [("from <alice@here.test>\ntodsn NOTIFY=NEVER", "never"), ("channel error", "report")]
@@ -189,6 +190,7 @@ fn refusal_without_report_is_traced() {
         site.until_empty();
         let trace = trace(&site, &address);
         assert!(!trace.contains("report S"), "{trace}");
+        scheduler.until_log_is_complete();
         assert_eq!(site.logged(&format!("to=<{address}>, destination=error/unresolvable")), 1);
     }
     assert!(!site.path("mail/alice").exists(), "no report");
