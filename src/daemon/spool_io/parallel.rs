@@ -1,4 +1,4 @@
-//! Work on files, on several values at a time.
+//! Works on several files at a time.
 //!
 //! Several writes together take little longer than one, since a disk that gets several requests at
 //! a time stores them in one go.

@@ -61,13 +61,14 @@ impl<T: Sync> Removal<T> {
             if slow.load(Ordering::Relaxed) < SLOW_REMOVALS {
                 let started = Instant::now();
                 removal.carry_out(spool, open);
-                match started.elapsed() > SLOW_REMOVAL {
-                    true => drop(slow.fetch_add(1, Ordering::Relaxed)),
-                    false => slow.store(0, Ordering::Relaxed),
+                if started.elapsed() > SLOW_REMOVAL {
+                    slow.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    slow.store(0, Ordering::Relaxed);
                 }
             }
         });
-        // The disk is slow, if there are any.
+        // Some are left if the disk is slow.
         let rest: Vec<_> = removals.iter().filter(|one| one.result.get().is_none()).collect();
         for_each_in_parallel(&rest, MAX_WORKERS, |removal| removal.carry_out(spool, open));
         removals.into_iter().filter_map(|Removal { name, about, result, .. }| {
@@ -93,8 +94,8 @@ mod tests {
             fs::write(spool.message_file(&name(number)), "").expect("written");
         }
         let removals = (1..=count).map(|number| Removal::new(name(number), false, number));
-        let open = OpenSpool::new(spool.clone()).expect("an open spool");
-        let open = Ok(&open);
+        let folders = OpenSpool::new(spool.clone()).expect("its folders are open");
+        let open = Ok(&folders);
         let done = Removal::carry_out_all(removals.collect(), &spool, &open);
         let done = done.map(|(name, number, removed)| {
             assert_eq!((name.number(), removed.expect("removed")), (number, None));

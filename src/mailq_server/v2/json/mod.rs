@@ -69,8 +69,8 @@ pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6
 }
 
-/// A span of time in seconds, to the microsecond.
-fn span(time: Duration) -> f64 {
+/// A duration in seconds, to the microsecond.
+fn duration_seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 

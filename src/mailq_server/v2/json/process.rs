@@ -2,7 +2,7 @@
 //!
 //! `SHOW JSON COUNTERS`: totals since the start, and disk usage.
 
-use super::{line, seconds, span};
+use super::{duration_seconds, line, seconds};
 use crate::v2::counters::{HostText, RequestCounters};
 use crate::v2::task::{
     AdminCommand, Answer, DiskSpace, HostFacts, Reply, ReplyResult, SessionContext, Step, Task,
@@ -84,7 +84,7 @@ fn write_counters(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut 
         time: seconds(context.now),
         started: seconds(context.process.started),
         pid: context.process.pid,
-        longest_turn: span(context.process.longest_turn),
+        longest_turn: duration_seconds(context.process.longest_turn),
         totals: &context.scheduler.view().totals().counters,
         mailq: context.request_counters,
         load: host.load,

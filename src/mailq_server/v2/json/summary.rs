@@ -1,6 +1,6 @@
 //! `SHOW JSON SUMMARY`: the queue in numbers, and what is wrong with the scheduler as a whole.
 
-use super::{ago, line, seconds, span, text};
+use super::{ago, duration_seconds, line, seconds, text};
 use crate::v2::task::{NoticedStep, Reply, ReplyResult, SessionContext, Step};
 use std::time::Duration;
 use zsched_core::thread_survey::ThreadSurvey;
@@ -85,11 +85,11 @@ fn counts(context: &SessionContext<'_>) -> Summary {
 }
 
 fn recent(context: &SessionContext<'_>, minutes: u64) -> RecentCounts {
-    let last = Duration::from_secs(60 * minutes);
-    let (time, counted) = context.scheduler.counted_in_last(context.now, last);
+    let span = Duration::from_secs(60 * minutes);
+    let (time, counted) = context.scheduler.counted_in_last(context.now, span);
     RecentCounts {
         minutes,
-        seconds: span(time),
+        seconds: duration_seconds(time),
         messages_in: counted.messages_in,
         messages_out: counted.messages_out,
         recipients_in: counted.recipients_in,
