@@ -43,14 +43,15 @@ fn the_first_endpoint_that_accepts_is_used() {
 
 #[test]
 fn an_error_names_each_endpoint() {
-    let (listener, good, bad) = listener();
-    drop(listener);
-    let endpoints = [bad.clone(), good.clone()];
+    // The port is in use on another address only. If it were free, another test could get it.
+    let (listener, ..) = listener();
+    let port = listener.local_addr().unwrap().port();
+    let endpoints = [8, 9].map(|last| Endpoint::Tcp(SocketAddr::from(([127, 9, 9, last], port))));
     let error = exchangers().connect(&endpoints, &Source::default(), soon()).unwrap_err();
     let refused = "Connection refused (os error 111)";
     assert_eq!(
         error.to_string(),
-        format!("connect to {bad}: {refused}, connect to {good}: {refused}")
+        format!("connect to {}: {refused}, connect to {}: {refused}", endpoints[0], endpoints[1])
     );
     let none = exchangers().connect(&[], &Source::default(), soon()).unwrap_err();
     assert_eq!(none.to_string(), "no address to connect to");
