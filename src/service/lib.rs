@@ -26,7 +26,7 @@ mod rotation;
 pub use appended_file::AppendedFile;
 pub use background_log::{BackgroundLog, GapLine, LogOutput};
 pub use installation::{InstallationOptions, default_log, shared_config};
-pub use lock::{PidFile, ProgramLock, open_lock_file};
+pub use lock::{HeldLock, PidFile, ProgramLock, open_lock_file};
 pub use socket::{bind_socket, is_single_connection_error};
 
 use std::io;

@@ -9,8 +9,21 @@ use zsched_sys as sys;
 
 /// Lock of a service on its spool. It ends with the process in every case.
 pub struct ProgramLock {
+    // Removed while the lock is held.
     _pid_file: PidFile,
-    _lock: File,
+    _lock: HeldLock,
+}
+
+/// Locked file. Dropping it unlocks the file, even if a child process that has not yet become
+/// its program shares the lock.
+pub struct HeldLock(pub File);
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            log::warn!("a lock file cannot be unlocked: {error}");
+        }
+    }
 }
 
 impl ProgramLock {
@@ -29,7 +42,7 @@ impl ProgramLock {
                 return Err(io::Error::other(text));
             }
         }
-        Ok(ProgramLock { _pid_file: PidFile::write(pid_file)?, _lock: lock })
+        Ok(ProgramLock { _pid_file: PidFile::write(pid_file)?, _lock: HeldLock(lock) })
     }
 }
 
@@ -101,6 +114,8 @@ mod tests {
         let refused = take().map(drop).expect_err("it is running");
         let expected = format!("a router is running on this spool already: pid {pid}");
         assert_eq!(refused.to_string(), expected);
+        // A child process shares the lock like this until it becomes its program.
+        let _shared = taken._lock.0.try_clone().expect("shared");
         drop(taken);
         assert!(!pid_file.exists());
         drop(take().expect("free again"));

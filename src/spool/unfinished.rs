@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(names(&spool), ["1", "4"]);
         assert!(spool.transport().join("1").exists() && !spool.transport().join(".1").exists());
         assert!(spool.transport().join("F/.3").exists(), "it may be in progress");
-        drop(locked);
+        locked.unlock().expect("unlocked");
         assert_eq!(names(&spool), ["F/2"]);
         let old = File::options().write(true).open(spool.transport().join("F/.3")).expect("opened");
         let time = std::time::SystemTime::now() - 2 * MAX_AGE;

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
-use zsched_service::{PidFile, open_lock_file};
+use zsched_service::{HeldLock, PidFile, open_lock_file};
 use zsched_sys as sys;
 
 /// Word after the pid in the lock file of a scheduler that is ending.
@@ -30,7 +30,7 @@ const MAX_TEXT_LEN: usize = 256;
 /// Lock on a spool. Dropping it removes the pid file while the lock is still held.
 pub(crate) struct SpoolLock {
     _pid_file: PidFile,
-    lock: File,
+    lock: HeldLock,
     is_ending: bool,
     /// Clock time of boot, as believed by this scheduler or by a former one since then.
     pub clock: Option<Timestamp>,
@@ -129,7 +129,13 @@ impl SpoolLock {
         let former_end = written.map(|file| Timestamp::modified(&file));
         write(&lock, false, clock).map_err(|error| of(lock_file, error))?;
         let pid_file = PidFile::write(pid_file.to_path_buf()).map_err(SpoolLockError::PidFile)?;
-        Ok(SpoolLock { _pid_file: pid_file, lock, is_ending: false, clock, former_end })
+        Ok(SpoolLock {
+            _pid_file: pid_file,
+            lock: HeldLock(lock),
+            is_ending: false,
+            clock,
+            former_end,
+        })
     }
 
     /// Stores the believed clock time of boot for the next scheduler.
@@ -141,7 +147,7 @@ impl SpoolLock {
     }
 
     fn write(&self) -> io::Result<()> {
-        write(&self.lock, self.is_ending, self.clock)
+        write(&self.lock.0, self.is_ending, self.clock)
     }
 
     /// Announces the end, so that a scheduler started from now on waits.
