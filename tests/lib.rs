@@ -2,6 +2,7 @@
 
 pub mod agent_session;
 
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,31 @@ pub fn program(name: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// A port of 127.0.0.1 that refuses connections.
+///
+/// It is the port of a connected client, so no server can get it as long as the value exists.
+pub struct RefusingPort {
+    _listener: TcpListener,
+    client: TcpStream,
+}
+
+impl RefusingPort {
+    /// Connects the client.
+    pub fn connect() -> RefusingPort {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        RefusingPort {
+            _listener: listener,
+            client: TcpStream::connect(address).expect("connected"),
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.client.local_addr().expect("its address").port()
+    }
 }
 
 /// Builds a library for `LD_PRELOAD` whose `getpwnam_r` finds no user and returns `ANSWER`.

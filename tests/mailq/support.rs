@@ -227,8 +227,3 @@ pub fn serve_unix(path: &Path, answer: Vec<u8>) -> JoinHandle<()> {
         stream.shutdown(Shutdown::Both).expect("closed");
     })
 }
-
-/// Returns a port without a server.
-pub fn unused_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
-}

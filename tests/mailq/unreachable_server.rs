@@ -1,14 +1,15 @@
 //! Servers that cannot be reached: the message, and the exit status.
 
-use super::support::{Server, Site, recorded, run, serve_unix, unused_port};
+use super::support::{Server, Site, recorded, run, serve_unix};
 use std::fs;
 use std::process::{Command, Stdio};
+use zsched_tests::RefusingPort;
 
 #[test]
 fn refused_connection_is_explained() {
     let site = Site::new();
-    let port = unused_port();
-    let ask = || site.mailq(&format!("-p {port} 127.0.0.1"));
+    let port = RefusingPort::connect();
+    let ask = || site.mailq(&format!("-p {} 127.0.0.1", port.number()));
     let pid_file = site.spool().join(".pid.scheduler");
     ask().failed(69, "Connection refused");
     ask().failed(69, "the scheduler is not running: there is no ");

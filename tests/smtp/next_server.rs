@@ -6,6 +6,7 @@ use crate::support::{agent_with, deliver, outcomes};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use zsched_smtp::dialer::ClientOptions;
+use zsched_tests::RefusingPort;
 
 const ANN: &str = "ann@d.example";
 const BOB: &str = "bob@d.example";
@@ -170,9 +171,8 @@ fn sessions_of_a_message_are_limited() {
 #[test]
 fn fallback_gets_what_no_server_of_the_destination_takes() {
     let relay = Peer::start(Script::offering(&["PIPELINING"]));
-    let closed = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let unreachable = format!("[127.0.0.1]:{}", closed.local_addr().expect("it has one").port());
-    drop(closed);
+    let refusing = RefusingPort::connect();
+    let unreachable = format!("[127.0.0.1]:{}", refusing.number());
     let busy = Peer::start(Script::default().on("MAIL", say("451 4.3.0 later")));
     let strict = Peer::start(Script::default().on("MAIL", say("550 5.7.1 not you")));
     let configuration = |next_hop: &str| {

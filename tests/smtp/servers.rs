@@ -78,10 +78,16 @@ pub(crate) fn wait_for_port(port: u16, log: impl Fn() -> String) {
     }
 }
 
-/// A port that is free now.
+/// A port that is free now, and that the kernel gives to no other test meanwhile.
+///
+/// The ports that Linux chooses begin at 32768.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    loop {
+        let port = fastrand::u16(10_000..30_000);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Asks swaks, another client, what a server says about recipients: `+` or `-` for each.

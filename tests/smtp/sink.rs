@@ -3,9 +3,10 @@
 //! `.ci/run` names it in `ZSCHED_SMTP_SINK`, where the tests fail without it. Elsewhere they look
 //! for an installed one, and say so if there is none.
 
+use crate::servers::free_port;
 use crate::support::{agent, deliver, outcomes};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -39,9 +40,7 @@ fn program() -> Option<PathBuf> {
 /// Starts the sink on a free port; messages go to files in `folder`.
 fn start(folder: &std::path::Path, options: &[&str]) -> Option<(Sink, String)> {
     let program = program()?;
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("its address");
-    drop(listener);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     let mut command = Command::new(program);
     // As root it wants to know as whom to run.
     if zsched_sys::users::is_root() {

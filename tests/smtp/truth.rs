@@ -4,6 +4,7 @@ use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
 use std::time::Duration;
 use zsched_smtp::dialer::ClientOptions;
+use zsched_tests::RefusingPort;
 
 const ANN: &str = "ann@b.test";
 const BOB: &str = "bob@b.test";
@@ -391,9 +392,8 @@ fn refusal_within_the_message_is_its_answer() {
 
 #[test]
 fn refused_connection_puts_off_the_host() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let host = format!("[127.0.0.1]:{}", listener.local_addr().expect("its address").port());
-    drop(listener);
+    let port = RefusingPort::connect();
+    let host = format!("[127.0.0.1]:{}", port.number());
     let mut agent = agent_with("", ClientOptions::default(), None);
     let run = deliver(&mut agent, &host, &[ANN, BOB], "Hello\n");
     assert_eq!(outcomes(&run, &[ANN, BOB]), "ann deferall 4.4.1, bob deferall 4.4.1");
