@@ -16,6 +16,9 @@ use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
 use zsched_sys as sys;
 
+/// Size of the buffer for a control file, in bytes. A larger file needs more reads.
+const USUAL_FILE_SIZE: u64 = 2 << 10;
+
 /// The reason why there is nothing to do for a job.
 ///
 /// In each case the scheduler is requested to read the file again.
@@ -177,9 +180,12 @@ impl JobFile {
 }
 
 /// Opens the file for changes in place, and reads all of it.
+///
+/// Its type is not checked: the scheduler refuses control files that are not regular files. An
+/// empty pipe is an error, since the read does not wait.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
-    let (file, size) = sys::open_regular_sized(File::options().read(true).write(true), path)?;
-    let text = control_file::read_all(&file, size)?;
+    let file = sys::open_nofollow(File::options().read(true).write(true), path)?;
+    let text = control_file::read_all(&file, USUAL_FILE_SIZE)?;
     Ok((file, text))
 }
 

@@ -26,15 +26,9 @@ pub fn open_nofollow(options: &mut OpenOptions, path: &Path) -> io::Result<File>
 
 /// Opens a regular file in the same way. Any other kind of file is an error.
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    open_regular_sized(options, path).map(|(file, _)| file)
-}
-
-/// Opens a regular file in the same way. Returns its size in bytes, too.
-pub fn open_regular_sized(options: &mut OpenOptions, path: &Path) -> io::Result<(File, u64)> {
     let file = open_nofollow(options, path)?;
-    let metadata = file.metadata()?;
-    match metadata.is_file() {
-        true => Ok((file, metadata.len())),
+    match file.metadata()?.is_file() {
+        true => Ok(file),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
     }
 }

@@ -39,8 +39,8 @@ pub use descriptors::{
 };
 pub use files::{
     begin_write_out, device_and_inode, if_exists, is_name_of, keeps_order, leads_to, may_create_in,
-    open_nofollow, open_regular, open_regular_sized, read_part, read_up_to, rename_new,
-    replace_file, try_posix_lock, with_suffix, write_out,
+    open_nofollow, open_regular, read_part, read_up_to, rename_new, replace_file, try_posix_lock,
+    with_suffix, write_out,
 };
 pub use folder::{FileFacts, Folder};
 pub use folder_watch::{FolderEvent, FolderWatch, WatchedFolder};
