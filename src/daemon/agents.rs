@@ -1,20 +1,21 @@
 //! Agent processes: their start, the bytes exchanged with them, and their end.
 
+use crate::agent_starter::{AgentStarter, StartRequest, StartResult};
 use crate::net::write_buffer::WriteBuffer;
 use crate::timeouts::Timeouts;
 use mio::net::UnixStream;
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry, Token, Waker};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
 use zsched_core::{AgentEnd, AgentId, StopMode};
 use zsched_format::line_buffer::LineBuffer;
-use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
+use zsched_sys::{ChildEnd, LaunchFailures, Launcher, ProcessPriority, send_signal};
 
 /// Maximum number of bytes read from one agent per turn.
 const MAX_AGENT_BYTES_PER_TURN: usize = 64 * 1024;
@@ -40,8 +41,12 @@ pub(crate) struct AgentSettings {
 
 /// All running agents.
 pub(crate) struct AgentProcesses {
-    pub settings: AgentSettings,
-    launcher: Launcher,
+    pub settings: Arc<AgentSettings>,
+    starter: AgentStarter,
+    starting: BTreeMap<AgentId, StartingAgent>,
+    /// Processes that have ended while their start was not known to have ended.
+    early_ends: BTreeMap<u32, ChildEnd>,
+    failures: LaunchFailures,
     processes: BTreeMap<AgentId, AgentProcess>,
     by_pid: BTreeMap<u32, AgentId>,
     /// Agents with unsent output; may name an agent more than once.
@@ -51,6 +56,24 @@ pub(crate) struct AgentProcesses {
     /// Ended agents whose child processes still hold the socket.
     orphaned: Vec<OrphanedAgent>,
     read_buffer: Vec<u8>,
+}
+
+/// Agent that is being started.
+struct StartingAgent {
+    socket: std::os::unix::net::UnixStream,
+    /// How to stop it when it has been started.
+    stop: Option<StopMode>,
+}
+
+/// Agent whose start has ended.
+pub(crate) struct StartedAgent {
+    pub agent: AgentId,
+    /// Its pid, or the reason why it does not run: the program and the step that failed.
+    pub outcome: Result<u32, String>,
+    /// How to stop it.
+    pub stop: Option<StopMode>,
+    /// How its process has ended, if it has.
+    pub end: Option<ChildEnd>,
 }
 
 struct AgentProcess {
@@ -85,71 +108,106 @@ pub(crate) enum AgentOutput<'a> {
 }
 
 impl AgentProcesses {
-    /// Creates the table, without agents.
-    pub(crate) fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
-        Ok(AgentProcesses {
+    /// Creates the table, without agents. Starts that have ended wake the loop through `waker`.
+    pub(crate) fn new(settings: AgentSettings, waker: Arc<Waker>) -> io::Result<AgentProcesses> {
+        let (settings, launcher) = (Arc::new(settings), Launcher::new()?);
+        let failures = launcher.failures()?;
+        let starter = AgentStarter::start(settings.clone(), launcher, waker)?;
+        Ok(AgentProcesses::with_starter(settings, starter, failures))
+    }
+
+    fn with_starter(
+        settings: Arc<AgentSettings>,
+        starter: AgentStarter,
+        failures: LaunchFailures,
+    ) -> AgentProcesses {
+        AgentProcesses {
+            starter,
             settings,
-            launcher: Launcher::new()?,
+            starting: BTreeMap::new(),
+            early_ends: BTreeMap::new(),
+            failures,
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             with_output: Vec::new(),
             closed: Vec::new(),
             orphaned: Vec::new(),
             read_buffer: vec![0; MAX_AGENT_BYTES_PER_TURN],
-        })
+        }
     }
 
-    /// Starts an agent, registers its socket under `token`, and returns its pid.
+    /// Begins to start an agent: [`next_started`](AgentProcesses::next_started) has the result.
     ///
-    /// The error names the program and the step that failed. A program that cannot be run is
-    /// reported later, by [`ended`](AgentProcesses::ended).
+    /// On an error there is none.
     pub(crate) fn start(
         &mut self,
         agent: AgentId,
         clause: &Clause,
         channel: &[u8],
         host: &[u8],
-        registry: &Registry,
-        token: Token,
-    ) -> Result<u32, String> {
+    ) -> Result<(), String> {
         let command = clause.command.as_ref().ok_or("no command")?;
         let expanded = command.expand(channel, host, &self.settings.zenv);
-        let (program, arguments) = expanded.words.split_first().ok_or("the command is empty")?;
-        let program = program_path(program, &self.settings.programs);
+        let mut words = expanded.words.into_iter();
+        let program = words.next().ok_or("the command is empty")?;
         let mut environment = expanded.environment;
         environment.extend(std::env::var_os("TZ").map(|zone| ("TZ".into(), zone)));
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+        let (socket, theirs) = std::os::unix::net::UnixStream::pair()
             .map_err(|error| format!("no socket pair: {error}"))?;
-        let child = ChildProcess {
-            program: &program,
-            arguments,
-            environment: &environment,
-            folder: &self.settings.folder,
+        self.starting.insert(agent, StartingAgent { socket, stop: None });
+        self.starter.request(StartRequest {
+            agent,
+            program,
+            arguments: words.collect(),
+            environment,
             socket: OwnedFd::from(theirs),
             user: clause.user,
             group: clause.group,
             priority: clause.nice.map(process_priority),
-            file_limit: self.settings.file_limit,
-            ignore_hangup: self.settings.ignore_hangup,
-            ends_with_starter: false,
-        };
-        let failed = |error: io::Error| start_error(&program, &error);
-        let pid = self.launcher.start(child).map_err(failed)?;
-        // From here on the scheduler must reap the process, whatever fails.
-        self.by_pid.insert(pid, agent);
-        let socket = register_socket(ours, registry, token).map_err(failed)?;
-        let process = AgentProcess {
-            pid,
-            program,
-            socket,
-            line_buffer: LineBuffer::default(),
-            write_buffer: WriteBuffer::default(),
-            end_manner: None,
-            is_hung_up: false,
-            kill_at: None,
-        };
-        self.processes.insert(agent, process);
-        Ok(pid)
+        });
+        Ok(())
+    }
+
+    /// Takes the next agent whose start has ended. Registers its socket under its token.
+    ///
+    /// A program that cannot be run is reported later, by [`ended`](AgentProcesses::ended).
+    pub(crate) fn next_started(
+        &mut self,
+        registry: &Registry,
+        token_of: impl Fn(AgentId) -> Token,
+    ) -> Option<StartedAgent> {
+        let StartResult { agent, program, pid } = self.starter.next_result()?;
+        let starting = self.starting.remove(&agent)?;
+        let end = pid.as_ref().ok().and_then(|pid| self.early_ends.remove(pid));
+        if self.starting.is_empty() {
+            self.early_ends.clear();
+        }
+        let outcome = pid.and_then(|pid| {
+            // From here on the scheduler must reap the process, whatever fails.
+            self.by_pid.insert(pid, agent);
+            let socket = register_socket(starting.socket, registry, token_of(agent))?;
+            let process = AgentProcess {
+                pid,
+                program: program.clone(),
+                socket,
+                line_buffer: LineBuffer::default(),
+                write_buffer: WriteBuffer::default(),
+                end_manner: None,
+                is_hung_up: false,
+                kill_at: None,
+            };
+            self.processes.insert(agent, process);
+            Ok(pid)
+        });
+        let outcome = outcome.map_err(|error| start_error(&program, &error));
+        Some(StartedAgent { agent, outcome, stop: starting.stop, end })
+    }
+
+    /// Keeps how a process has ended, in case it is an agent whose start is not known to have ended.
+    pub(crate) fn keep_early_end(&mut self, pid: u32, end: ChildEnd) {
+        if !self.starting.is_empty() {
+            self.early_ends.insert(pid, end);
+        }
     }
 
     /// Notes that the other end of an agent's socket is closed: its output is read to the end.
@@ -217,7 +275,13 @@ impl AgentProcesses {
     }
 
     /// Ends an agent: at once by a signal, or once its output is sent.
+    ///
+    /// One that is being started is to be stopped when it has been started.
     pub(crate) fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
+        if let Some(starting) = self.starting.get_mut(&agent) {
+            starting.stop = Some(manner);
+            return Ok(());
+        }
         let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
@@ -325,7 +389,7 @@ impl AgentProcesses {
         // The pid may be that of another agent by now, if this one was kept for its child
         // processes.
         let is_its_number = self.by_pid.get(&pid) == Some(&agent);
-        let failure = is_its_number.then(|| self.launcher.failure(pid)).flatten();
+        let failure = is_its_number.then(|| self.failures.of(pid)).flatten();
         self.by_pid.retain(|_, other| *other != agent);
         self.hung_up(agent);
         self.read(agent, MAX_FINAL_OUTPUT, output);
@@ -383,24 +447,6 @@ fn start_error(program: &Path, error: &io::Error) -> String {
     format!("{}: {error}", program.display())
 }
 
-/// Path of the program of a command; a name without a path is searched in `folders`.
-///
-/// A name not found anywhere gets the path in the last folder, for the error message.
-pub(crate) fn program_path(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
-    let word = Path::new(word);
-    if word.is_absolute() {
-        return word.to_path_buf();
-    }
-    let in_folder = |folder: &PathBuf| folder.join(word);
-    // A file that cannot be examined counts as found, so that no other program runs in its place.
-    let is_there = |path: &PathBuf| match path.metadata() {
-        Ok(found) => found.is_file(),
-        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    };
-    let found = folders.iter().map(in_folder).find(is_there);
-    found.or_else(|| folders.last().map(in_folder)).unwrap_or_else(|| word.to_path_buf())
-}
-
 /// Converts a setting of the configuration.
 pub(crate) fn process_priority(niceness: Niceness) -> ProcessPriority {
     match niceness {
@@ -412,18 +458,67 @@ pub(crate) fn process_priority(niceness: Niceness) -> ProcessPriority {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
+    use zsched_config::{Config, ConfigContext};
 
-    #[test]
-    fn agent_closed_but_alive_is_killed_repeatedly() {
-        let settings = AgentSettings {
+    fn settings() -> AgentSettings {
+        AgentSettings {
             programs: Vec::new(),
             folder: PathBuf::new(),
             zenv: Zenv::default(),
             file_limit: 32,
             ignore_hangup: false,
             timeouts: Timeouts::default(),
-        };
-        let mut agents = AgentProcesses::new(settings).expect("a pipe");
+        }
+    }
+
+    fn clause() -> Rc<Clause> {
+        let (text, context) =
+            (b"*/*\n\tcommand=agent\n", ConfigContext::unprivileged(Zenv::default()));
+        let config =
+            Config::parse(Path::new("scheduler.cf"), text, &context).expect("valid").config;
+        config.select(b"smtp", b"a.test").expect("*/* matches")
+    }
+
+    #[test]
+    fn what_happens_during_a_start_takes_effect_after_it() {
+        let poll = mio::Poll::new().expect("a poll");
+        let (starter, _requests, results) = AgentStarter::without_worker();
+        let failures = Launcher::new().and_then(|launcher| launcher.failures()).expect("a pipe");
+        let mut agents = AgentProcesses::with_starter(Arc::new(settings()), starter, failures);
+        for agent in 1..=4 {
+            agents.start(AgentId(agent), &clause(), b"smtp", b"a.test").expect("a command");
+        }
+        agents.stop(AgentId(1), StopMode::Quit).expect("no signal");
+        agents.stop(AgentId(1), StopMode::Kill).expect("no signal");
+        agents.keep_early_end(4712, ChildEnd::Exited(1));
+        let pids = [Ok(4711), Ok(4712), Err(ErrorKind::OutOfMemory.into()), Ok(4714)];
+        for (agent, pid) in (1..).zip(pids) {
+            let program = PathBuf::from("/bin/agent");
+            results.send(StartResult { agent: AgentId(agent), program, pid }).expect("sent");
+        }
+        let mut next = || agents.next_started(poll.registry(), |agent| Token(agent.0 as usize));
+        let first = next().expect("it has been started");
+        assert_eq!((first.agent, first.outcome), (AgentId(1), Ok(4711)));
+        assert_eq!((first.stop, first.end), (Some(StopMode::Kill), None));
+        let second = next().expect("it has been started");
+        assert_eq!((second.outcome, second.stop), (Ok(4712), None));
+        assert_eq!(second.end, Some(ChildEnd::Exited(1)));
+        let third = next().expect("it could not be started");
+        assert_eq!(third.outcome, Err("/bin/agent: out of memory".to_string()));
+        assert_eq!(next().expect("it has been started").end, None);
+        assert!(next().is_none());
+        assert_eq!(agents.by_pid(4714), Some(AgentId(4)));
+        // No agent is being started.
+        agents.keep_early_end(4715, ChildEnd::Exited(1));
+        assert!(agents.early_ends.is_empty());
+    }
+
+    #[test]
+    fn agent_closed_but_alive_is_killed_repeatedly() {
+        let poll = mio::Poll::new().expect("a poll");
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
+        let mut agents = AgentProcesses::new(settings(), waker).expect("a pipe");
         let process = AgentProcess {
             // No process has this pid, so it does not die.
             pid: u32::MAX,

@@ -15,6 +15,7 @@
 mod start;
 mod event_loop;
 mod agents;
+mod agent_starter;
 mod spool_io;
 mod reports;
 mod state;

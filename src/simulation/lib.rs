@@ -638,7 +638,10 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
-        self.start_new_agent(agent);
+        if let Some(new) = self.shell.as_mut().and_then(|shell| shell.new_agents.get_mut(&agent)) {
+            new.stop = Some(manner);
+            return;
+        }
         let Some(pid) = self.pid(agent) else {
             return;
         };

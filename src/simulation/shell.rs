@@ -18,6 +18,7 @@ use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, SenderReportTicket, Settings,
+    StopMode,
 };
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
@@ -42,14 +43,22 @@ struct ReportRequest {
     is_finished: bool,
 }
 
+/// An agent that is not started yet.
+pub(super) struct NewAgent {
+    /// What it serves.
+    scope: Scope,
+    /// How to stop it when it has been started.
+    pub stop: Option<StopMode>,
+}
+
 /// A running scheduler.
 pub(crate) struct Shell {
     /// The core.
     pub core: Scheduler,
     /// The processes of its agents.
     pub pids: BTreeMap<AgentId, u32>,
-    /// Agents that are not started yet, and what they serve.
-    new_agents: BTreeMap<AgentId, Scope>,
+    /// Agents that are not started yet.
+    pub(super) new_agents: BTreeMap<AgentId, NewAgent>,
     /// True if it ends with its last agent.
     pub is_draining: bool,
     pub(super) intake: Intake,
@@ -222,7 +231,8 @@ impl<O: SimulationObserver> Simulation<O> {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let host = with_host.then(|| text(&host));
                 let scope = Scope::channel(text(&channel)).with_host(host);
-                self.in_shell(|shell| shell.new_agents.extend([(agent, scope)]));
+                let new = NewAgent { scope, stop: None };
+                self.in_shell(|shell| shell.new_agents.extend([(agent, new)]));
                 match self.setup.delays.turn {
                     Duration::ZERO => self.start_new_agent(agent),
                     delay => self.in_shell_after(delay, ShellEvent::StartAgent(agent)),
@@ -270,10 +280,10 @@ impl<O: SimulationObserver> Simulation<O> {
         self.shell.as_ref()?.pids.get(&agent).copied()
     }
 
-    /// Starts an agent, unless it was started before because it has to be stopped.
+    /// Starts an agent, and stops it if that was wanted meanwhile.
     pub(super) fn start_new_agent(&mut self, agent: AgentId) {
         let new = self.shell.as_mut().and_then(|shell| shell.new_agents.remove(&agent));
-        let Some(scope) = new else {
+        let Some(NewAgent { scope, stop }) = new else {
             return;
         };
         let fails = self.setup.agent_faults.start_fails;
@@ -289,6 +299,7 @@ impl<O: SimulationObserver> Simulation<O> {
         self.in_shell(|shell| shell.pids.extend([(agent, pid)]));
         self.send(Event::AgentStarted { agent, pid });
         self.plan_agent(pid, self.setup.delays.start);
+        stop.into_iter().for_each(|manner| self.stop_agent(agent, manner));
     }
 
     pub(super) fn receive_notice(&mut self, name: SpoolName) {

@@ -61,13 +61,18 @@ pub struct ChildProcess<'a> {
     pub ends_with_starter: bool,
 }
 
-/// Starts processes, and records which failed to run their program.
+/// Starts processes.
 pub struct Launcher {
     /// End of the pipe for the children.
     report: OwnedFd,
     reports: File,
-    /// Error numbers by pid, of children that were not asked for yet.
-    failures: BTreeMap<u32, i32>,
+}
+
+/// Which processes of a launcher failed to run their program.
+pub struct LaunchFailures {
+    reports: File,
+    /// Error numbers by pid, of processes that were not asked for yet.
+    numbers: BTreeMap<u32, i32>,
 }
 
 impl Launcher {
@@ -78,13 +83,13 @@ impl Launcher {
     pub fn new() -> io::Result<Launcher> {
         let (reports, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let report = fcntl_dupfd_cloexec(writer, MIN_OWN_DESCRIPTOR)?;
-        Ok(Launcher { report, reports: reports.into(), failures: BTreeMap::new() })
+        Ok(Launcher { report, reports: reports.into() })
     }
 
     /// Starts a process and returns its pid. On an error there is no process.
     ///
     /// A program that cannot be run shows only when the process has ended:
-    /// [`failure`](Launcher::failure).
+    /// [`LaunchFailures`].
     pub fn start(&self, child: ChildProcess<'_>) -> io::Result<u32> {
         if !child.program.as_os_str().as_bytes().contains(&b'/') {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
@@ -111,15 +116,22 @@ impl Launcher {
         u32::try_from(pid).map_err(|_| ErrorKind::InvalidData.into())
     }
 
+    /// The failures of the processes that it starts.
+    pub fn failures(&self) -> io::Result<LaunchFailures> {
+        Ok(LaunchFailures { reports: self.reports.try_clone()?, numbers: BTreeMap::new() })
+    }
+}
+
+impl LaunchFailures {
     /// Error of an ended process that failed to run its program.
-    pub fn failure(&mut self, pid: u32) -> Option<io::Error> {
+    pub fn of(&mut self, pid: u32) -> Option<io::Error> {
         let mut record = [0; 8];
         // Each record is written at once, and so is read as a whole.
         while let Ok(()) = self.reports.read_exact(&mut record) {
             let [a, b, c, d, number @ ..] = record;
-            self.failures.insert(u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(number));
+            self.numbers.insert(u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(number));
         }
-        self.failures.remove(&pid).map(io::Error::from_raw_os_error)
+        self.numbers.remove(&pid).map(io::Error::from_raw_os_error)
     }
 }
 
@@ -279,13 +291,14 @@ mod tests {
 
     #[test]
     fn launch_failures_are_reported_by_pid_once() {
-        let mut launcher = Launcher::new().expect("a pipe");
+        let launcher = Launcher::new().expect("a pipe");
+        let mut failures = launcher.failures().expect("another descriptor");
         let mut child = File::from(launcher.report.try_clone().expect("a copy"));
         for (pid, number) in [(4711u32, libc::ENOENT), (4712, libc::EACCES)] {
             let record = [pid.to_ne_bytes(), number.to_ne_bytes()].concat();
             std::io::Write::write_all(&mut child, &record).expect("there is room");
         }
-        let mut failure = |pid| launcher.failure(pid).and_then(|error| error.raw_os_error());
+        let mut failure = |pid| failures.of(pid).and_then(|error| error.raw_os_error());
         assert_eq!(failure(4712), Some(libc::EACCES));
         assert_eq!(failure(4712), None);
         assert_eq!(failure(1), None);

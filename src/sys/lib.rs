@@ -47,7 +47,7 @@ pub use folder_watch::{FolderEvent, FolderWatch, WatchedFolder};
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;
 pub use inherited_state::reset_inherited_state;
-pub use launch::{ChildProcess, Launcher};
+pub use launch::{ChildProcess, LaunchFailures, Launcher};
 pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use memory::release_free_memory;
 pub use process::{

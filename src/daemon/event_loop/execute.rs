@@ -10,37 +10,15 @@ use log::LevelFilter;
 use mio::Interest;
 use std::fs;
 use std::io;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
-use zsched_config::Clause;
-use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
+use std::time::Instant;
+use zsched_core::{Action, AgentId, Event, StopMode};
 use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
 
-/// Maximum time spent on starting agents in one turn, without the last of these agents.
-///
-/// The start of one takes up to a millisecond, and a ring may start a hundred.
-const MAX_START_TIME: Duration = Duration::from_millis(1);
-
-/// An agent to be started. The fields are those of [`Action::StartAgent`].
-pub(crate) struct NewAgent {
-    agent: AgentId,
-    clause: Rc<Clause>,
-    channel: Rc<[u8]>,
-    host: Rc<[u8]>,
-}
-
 impl Daemon {
-    /// Carries out all actions of the core, and those that follow; starts of agents come last.
+    /// Carries out all actions of the core, and those that follow.
     pub(super) fn execute_all(&mut self, now: Timestamp) {
-        self.execute_decided(now);
-        if self.start_agents(now) {
-            self.execute_decided(now);
-        }
-    }
-
-    fn execute_decided(&mut self, now: Timestamp) {
         while let Some(action) = self.core.poll(now) {
             self.execute(now, action);
         }
@@ -55,7 +33,7 @@ impl Daemon {
     fn execute(&mut self, now: Timestamp, action: Action) {
         match action {
             Action::StartAgent { agent, clause, channel, host } => {
-                self.new_agents.push_back(NewAgent { agent, clause, channel, host });
+                self.start_agent(now, agent, &clause, &channel, &host);
             }
             Action::Feed { agent, job } => {
                 self.agents.queue(agent, &job);
@@ -65,14 +43,10 @@ impl Daemon {
                 self.agents.queue(agent, format!("{}\n", agent_protocol::IDLE).as_bytes());
             }
             Action::StopAgent { agent, manner } => {
-                self.start_agent_to_be_stopped(now, agent);
                 if manner == StopMode::Kill {
                     self.syslog_kill(now, agent);
                 }
-                if let Err(error) = self.agents.stop(agent, manner) {
-                    let name = self.core.query().view().agent_name(agent);
-                    log::error!("{name} cannot be stopped: {error}");
-                }
+                self.stop_agent(agent, manner);
             }
             Action::ClearLocks { name, pid } => {
                 self.spool_io.write(WriteRequest::ClearLocks(name, pid))
@@ -113,40 +87,6 @@ impl Daemon {
             }
             Action::Status(record) => self.spool_io.write_status(*record),
             Action::Log(level, text) => log::log!(level, "{text}"),
-        }
-    }
-
-    /// Starts new agents for at most [`MAX_START_TIME`]. Returns true if there were any.
-    fn start_agents(&mut self, now: Timestamp) -> bool {
-        let started = Instant::now();
-        let has_new = !self.new_agents.is_empty();
-        while let Some(new) = self.new_agents.pop_front() {
-            self.start_agent(now, &new);
-            if started.elapsed() > MAX_START_TIME {
-                break;
-            }
-        }
-        has_new
-    }
-
-    fn start_agent(&mut self, now: Timestamp, new: &NewAgent) {
-        let NewAgent { agent, clause, channel, host } = new;
-        let (registry, token) = (self.poll.registry(), EventSource::Agent(*agent).token());
-        match self.agents.start(*agent, clause, channel, host, registry, token) {
-            Ok(pid) => self.core.handle(now, Event::AgentStarted { agent: *agent, pid }),
-            Err(reason) => {
-                let end = AgentEnd::NotStarted(reason);
-                self.core.handle(now, Event::AgentEnded { agent: *agent, end });
-            }
-        }
-    }
-
-    /// Starts an agent that is to be stopped, if it has not been started: it has to report its end.
-    fn start_agent_to_be_stopped(&mut self, now: Timestamp, agent: AgentId) {
-        if let Some(place) = self.new_agents.iter().position(|new| new.agent == agent)
-            && let Some(new) = self.new_agents.remove(place)
-        {
-            self.start_agent(now, &new);
         }
     }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | this one | a running scheduler, and its loop |
 //! | [`event_source`], [`sources`], [`signals`] | reading each source of readiness |
+//! | [`agent_life`] | starts and ends of agents |
 //! | [`execute`] | carrying out the actions of the core |
 //! | [`observed_core`] | the core, with its event feed for subscribers |
 //! | [`reload`] | reading the configuration again |
@@ -17,6 +18,7 @@ pub(crate) mod event_source;
 mod sources;
 mod obsoleted;
 pub(crate) mod signals;
+mod agent_life;
 mod execute;
 pub(crate) mod observed_core;
 pub(crate) mod reload;
@@ -39,13 +41,12 @@ use crate::state::spool_lock::SpoolLock;
 use crate::timeouts::Timeouts;
 use clock::Clock;
 use event_source::EventSource;
-use execute::NewAgent;
 use foldhash::HashMap;
 use mio::net::UnixDatagram;
 use mio::{Events, Poll, Waker};
 use observed_core::ObservedCore;
 use reload::ReloadState;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -87,8 +88,6 @@ pub(crate) struct Daemon {
     /// True if there were [`MANY_MESSAGES`] since the queue was empty.
     pub(crate) had_many_messages: bool,
     pub(crate) agents: AgentProcesses,
-    /// Agents to be started, in this order.
-    pub(crate) new_agents: VecDeque<NewAgent>,
     pub(crate) clients: Clients,
     pub(crate) lookups: LookupWorker,
     pub(crate) listeners: Vec<(ListenerKind, Box<dyn Listener>)>,
@@ -173,6 +172,7 @@ impl Daemon {
                 self.core.handle(now, Event::ClockSet(step));
                 self.intake.backlog.shift(step);
             }
+            self.take_started_agents(now);
             self.handle_signals(now);
             self.resume_held_agents(now);
             let unread = std::mem::take(&mut self.unread_sources).into_iter();
@@ -206,7 +206,6 @@ impl Daemon {
     /// Maximum time to wait for readiness, `None` without limit.
     fn timeout(&self) -> Option<Duration> {
         if !self.unread_sources.is_empty()
-            || !self.new_agents.is_empty()
             || self.signals.are_pending()
             || self.clients.have_output()
             || self.has_output_to_compose()

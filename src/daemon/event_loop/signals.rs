@@ -1,17 +1,13 @@
 //! Handles signals.
 
 use super::Daemon;
-use crate::event_loop::sources::pass_on;
-use crate::logging::syslog;
 use crate::service_manager;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
-use zsched_command_line::sysexits::EX_SOFTWARE;
+use zsched_core::Event;
 use zsched_core::intake::backlog_view::BacklogCounts;
-use zsched_core::{AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_sys::{self as sys, ChildEnd};
 
 /// Signals that the scheduler catches.
 pub(crate) const CAUGHT_SIGNALS: [i32; 8] =
@@ -38,58 +34,6 @@ impl Daemon {
                 _ => {}
             }
         }
-    }
-
-    /// Collects child processes that have ended.
-    pub(super) fn reap_children(&mut self, now: Timestamp) {
-        while let Some((pid, end)) = sys::reap() {
-            let Some(agent) = self.agents.by_pid(pid) else {
-                continue;
-            };
-            let (core, spool_io) = (&mut self.core, &self.spool_io);
-            let is_socket_open = self
-                .agents
-                .drain_output(agent, |output| pass_on(core, spool_io, now, agent, output));
-            if is_socket_open && self.core.query().view().has_jobs(agent) {
-                log::warn!(
-                    "{} exited in the middle of a job; its child processes are still running",
-                    self.core.query().view().agent_name(agent)
-                );
-                self.agents.keep_orphaned(agent, pid, end);
-                self.core.handle(now, Event::AgentExitedMidJob { agent });
-            } else {
-                self.end_agent(now, agent, pid, end);
-            }
-        }
-    }
-
-    /// Ends agents whose child processes have ended by now or have timed out.
-    pub(super) fn end_orphaned_agents(&mut self, now: Timestamp) {
-        loop {
-            let core = self.core.query();
-            let Some((agent, pid, end)) =
-                self.agents.next_ended_orphan(|agent| core.view().has_jobs(agent))
-            else {
-                return;
-            };
-            self.end_agent(now, agent, pid, end);
-        }
-    }
-
-    fn end_agent(&mut self, now: Timestamp, agent: AgentId, pid: u32, end: ChildEnd) {
-        let (core, spool_io) = (&mut self.core, &self.spool_io);
-        let (end, lost) = self
-            .agents
-            .ended(agent, pid, end, |output| pass_on(core, spool_io, now, agent, output));
-        if lost > 0 {
-            let name = self.core.query().view().agent_name(agent);
-            log::warn!("{name} ended within a line; {lost} bytes are lost");
-        }
-        if end == AgentEnd::Exited(EX_SOFTWARE) {
-            let name = self.core.query().view().agent_name(agent);
-            syslog::emergency(&format!("{name} {end} (EX_SOFTWARE)"));
-        }
-        self.core.handle(now, Event::AgentEnded { agent, end });
     }
 
     fn end_on(&mut self, signal: &str) {

@@ -1,6 +1,6 @@
 //! Checks that the files named in a configuration exist.
 
-use crate::agents::program_path;
+use crate::agent_starter::program_path;
 use crate::net::accounts;
 use crate::reports;
 use std::fs;

@@ -33,7 +33,7 @@ use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
 use foldhash::HashMap;
 use mio::{Interest, Poll, Waker};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -386,14 +386,15 @@ impl StartPlan {
         let record = |path: &PathBuf| Recorder::create(path, record_limits, self.context.clone());
         let recorder = self.recording.as_ref().map(record).transpose()?;
         let config = Rc::new(self.config);
-        let agents = AgentProcesses::new(AgentSettings {
+        let agent_settings = AgentSettings {
             programs: program_folders(&self.context.zenv),
             folder: self.spool.transport().to_path_buf(),
             zenv: self.context.zenv.clone(),
             file_limit: self.options.agent_file_limit(),
             ignore_hangup: self.log.is_none(),
             timeouts,
-        })?;
+        };
+        let agents = AgentProcesses::new(agent_settings, waker.clone())?;
         let settings = Settings {
             frozen: self.options.freeze,
             wait_for_initial_scan: self.options.synchronous,
@@ -449,7 +450,6 @@ impl StartPlan {
             next_open_attempt: Some(Instant::now()),
             unread_sources: Vec::new(),
             had_many_messages: false,
-            new_agents: VecDeque::new(),
             held_agents: BTreeSet::new(),
             has_held_children: false,
             unread_obsoleted: HashMap::default(),
