@@ -1,7 +1,8 @@
 //! Worker that starts agents.
 //!
 //! A start ends when the new process has run for the first time. That takes some milliseconds while
-//! the processors are busy, for which the loop does not wait. And the program is looked for on disk.
+//! the processors are busy, and the loop does not wait for it. The worker also looks for the
+//! program on disk.
 
 use crate::agents::AgentSettings;
 use mio::Waker;

@@ -203,7 +203,7 @@ impl AgentProcesses {
         Some(StartedAgent { agent, outcome, stop: starting.stop, end })
     }
 
-    /// Keeps how a process has ended, in case it is an agent whose start is not known to have ended.
+    /// Keeps how a process has ended: it may be an agent whose start is not known to have ended.
     pub(crate) fn keep_early_end(&mut self, pid: u32, end: ChildEnd) {
         if !self.starting.is_empty() {
             self.early_ends.insert(pid, end);
