@@ -8,7 +8,7 @@ use crate::agents::AgentSettings;
 use mio::Waker;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,8 +23,6 @@ pub(crate) struct StartRequest {
     pub program: OsString,
     pub arguments: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
-    /// Socket for its descriptors 0, 1 and 2.
-    pub socket: OwnedFd,
     pub user: Option<u32>,
     pub group: Option<u32>,
     pub priority: Option<ProcessPriority>,
@@ -35,8 +33,8 @@ pub(crate) struct StartResult {
     pub agent: AgentId,
     /// Path of the program.
     pub program: PathBuf,
-    /// Pid of the agent. On an error there is no process.
-    pub pid: io::Result<u32>,
+    /// Pid of the agent, and our end of its socket. On an error there is no process.
+    pub process: io::Result<(u32, UnixStream)>,
 }
 
 /// The loop's end of the worker.
@@ -85,22 +83,33 @@ impl AgentStarter {
 }
 
 impl StartRequest {
-    fn carry_out(self, settings: &AgentSettings, launcher: &Launcher) -> StartResult {
+    fn carry_out(&self, settings: &AgentSettings, launcher: &Launcher) -> StartResult {
         let program = program_path(&self.program, &settings.programs);
+        let process = self.launch(&program, settings, launcher);
+        StartResult { agent: self.agent, program, process }
+    }
+
+    fn launch(
+        &self,
+        program: &Path,
+        settings: &AgentSettings,
+        launcher: &Launcher,
+    ) -> io::Result<(u32, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
         let pid = launcher.start(ChildProcess {
-            program: &program,
+            program,
             arguments: &self.arguments,
             environment: &self.environment,
             folder: &settings.folder,
-            socket: self.socket,
+            socket: theirs.into(),
             user: self.user,
             group: self.group,
             priority: self.priority,
             file_limit: settings.file_limit,
             ignore_hangup: settings.ignore_hangup,
             ends_with_starter: false,
-        });
-        StartResult { agent: self.agent, program, pid }
+        })?;
+        Ok((pid, ours))
     }
 }
 

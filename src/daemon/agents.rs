@@ -8,7 +8,6 @@ use mio::{Interest, Registry, Token, Waker};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,7 +42,8 @@ pub(crate) struct AgentSettings {
 pub(crate) struct AgentProcesses {
     pub settings: Arc<AgentSettings>,
     starter: AgentStarter,
-    starting: BTreeMap<AgentId, StartingAgent>,
+    /// Agents that are being started, and how to stop them when they have been started.
+    starting: BTreeMap<AgentId, Option<StopMode>>,
     /// Processes that have ended while their start was not known to have ended.
     early_ends: BTreeMap<u32, ChildEnd>,
     failures: LaunchFailures,
@@ -56,13 +56,6 @@ pub(crate) struct AgentProcesses {
     /// Ended agents whose child processes still hold the socket.
     orphaned: Vec<OrphanedAgent>,
     read_buffer: Vec<u8>,
-}
-
-/// Agent that is being started.
-struct StartingAgent {
-    socket: std::os::unix::net::UnixStream,
-    /// How to stop it when it has been started.
-    stop: Option<StopMode>,
 }
 
 /// Agent whose start has ended.
@@ -152,15 +145,12 @@ impl AgentProcesses {
         let program = words.next().ok_or("the command is empty")?;
         let mut environment = expanded.environment;
         environment.extend(std::env::var_os("TZ").map(|zone| ("TZ".into(), zone)));
-        let (socket, theirs) = std::os::unix::net::UnixStream::pair()
-            .map_err(|error| format!("no socket pair: {error}"))?;
-        self.starting.insert(agent, StartingAgent { socket, stop: None });
+        self.starting.insert(agent, None);
         self.starter.request(StartRequest {
             agent,
             program,
             arguments: words.collect(),
             environment,
-            socket: OwnedFd::from(theirs),
             user: clause.user,
             group: clause.group,
             priority: clause.nice.map(process_priority),
@@ -176,16 +166,16 @@ impl AgentProcesses {
         registry: &Registry,
         token_of: impl Fn(AgentId) -> Token,
     ) -> Option<StartedAgent> {
-        let StartResult { agent, program, pid } = self.starter.next_result()?;
-        let starting = self.starting.remove(&agent)?;
-        let end = pid.as_ref().ok().and_then(|pid| self.early_ends.remove(pid));
+        let StartResult { agent, program, process } = self.starter.next_result()?;
+        let stop = self.starting.remove(&agent)?;
+        let end = process.as_ref().ok().and_then(|(pid, _)| self.early_ends.remove(pid));
         if self.starting.is_empty() {
             self.early_ends.clear();
         }
-        let outcome = pid.and_then(|pid| {
+        let outcome = process.and_then(|(pid, socket)| {
             // From here on the scheduler must reap the process, whatever fails.
             self.by_pid.insert(pid, agent);
-            let socket = register_socket(starting.socket, registry, token_of(agent))?;
+            let socket = register_socket(socket, registry, token_of(agent))?;
             let process = AgentProcess {
                 pid,
                 program: program.clone(),
@@ -200,7 +190,7 @@ impl AgentProcesses {
             Ok(pid)
         });
         let outcome = outcome.map_err(|error| start_error(&program, &error));
-        Some(StartedAgent { agent, outcome, stop: starting.stop, end })
+        Some(StartedAgent { agent, outcome, stop, end })
     }
 
     /// Keeps how a process has ended: it may be an agent whose start is not known to have ended.
@@ -278,8 +268,8 @@ impl AgentProcesses {
     ///
     /// One that is being started is to be stopped when it has been started.
     pub(crate) fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
-        if let Some(starting) = self.starting.get_mut(&agent) {
-            starting.stop = Some(manner);
+        if let Some(stop) = self.starting.get_mut(&agent) {
+            *stop = Some(manner);
             return Ok(());
         }
         let is_gone = self.is_orphaned(agent);
@@ -493,9 +483,11 @@ mod tests {
         agents.stop(AgentId(1), StopMode::Kill).expect("no signal");
         agents.keep_early_end(4712, ChildEnd::Exited(1));
         let pids = [Ok(4711), Ok(4712), Err(ErrorKind::OutOfMemory.into()), Ok(4714)];
-        for (agent, pid) in (1..).zip(pids) {
+        for (agent, pid) in (1..).map(AgentId).zip(pids) {
+            let pair = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+            let process = pid.map(|pid| (pid, pair.0));
             let program = PathBuf::from("/bin/agent");
-            results.send(StartResult { agent: AgentId(agent), program, pid }).expect("sent");
+            results.send(StartResult { agent, program, process }).expect("sent");
         }
         let mut next = || agents.next_started(poll.registry(), |agent| Token(agent.0 as usize));
         let first = next().expect("it has been started");
