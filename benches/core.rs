@@ -429,7 +429,7 @@ impl World {
                     pid: 1,
                     is_loading: false,
                     clock_step: None,
-                    longest_turn: Duration::ZERO,
+                    longest_loop_turn: Duration::ZERO,
                     set_log_level: None,
                 },
                 backlog: &(),

@@ -197,7 +197,8 @@ impl Daemon {
             self.execute_all(now);
             self.core.recorded.end_turn(now);
             let length = woken.elapsed();
-            self.clients.process.longest_turn = length.max(self.clients.process.longest_turn);
+            self.clients.process.longest_loop_turn =
+                length.max(self.clients.process.longest_loop_turn);
             pause = (4 * length).min(MAX_PAUSE);
         }
         self.end()

@@ -50,7 +50,7 @@ pub struct Process {
     /// A recent step of the clock.
     pub clock_step: Option<NoticedStep>,
     /// The longest turn of the event loop so far.
-    pub longest_turn: Duration,
+    pub longest_loop_turn: Duration,
     /// The log level, if `LOG` has set another than that of the command line.
     pub set_log_level: Option<log::LevelFilter>,
 }

@@ -46,7 +46,7 @@ impl SessionWithCore {
                     pid: 4711,
                     is_loading: false,
                     clock_step: None,
-                    longest_turn: Duration::ZERO,
+                    longest_loop_turn: Duration::ZERO,
                     set_log_level: None,
                 },
                 backlog: &(),

@@ -123,7 +123,7 @@ impl Clients {
                 pid,
                 is_loading: true,
                 clock_step: None,
-                longest_turn: Duration::ZERO,
+                longest_loop_turn: Duration::ZERO,
                 set_log_level: None,
             },
             secret: None,

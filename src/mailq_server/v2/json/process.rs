@@ -84,7 +84,7 @@ fn write_counters(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut 
         time: seconds(context.now),
         started: seconds(context.process.started),
         pid: context.process.pid,
-        longest_turn: duration_seconds(context.process.longest_turn),
+        longest_turn: duration_seconds(context.process.longest_loop_turn),
         totals: &context.scheduler.view().totals().counters,
         mailq: context.request_counters,
         load: host.load,
