@@ -16,9 +16,6 @@ use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
 use zsched_sys as sys;
 
-/// Size of the buffer for a control file, in bytes. A larger file needs more reads.
-const USUAL_FILE_SIZE: u64 = 2 << 10;
-
 /// The reason why there is nothing to do for a job.
 ///
 /// In each case the scheduler is requested to read the file again.
@@ -185,7 +182,7 @@ impl JobFile {
 /// empty pipe is an error, since the read does not wait.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     let file = sys::open_nofollow(File::options().read(true).write(true), path)?;
-    let text = control_file::read_all(&file, USUAL_FILE_SIZE)?;
+    let text = control_file::read_all(&file, control_file::USUAL_CONTROL_FILE_SIZE)?;
     Ok((file, text))
 }
 

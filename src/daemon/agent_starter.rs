@@ -95,7 +95,8 @@ impl StartRequest {
         settings: &AgentSettings,
         launcher: &Launcher,
     ) -> io::Result<(u32, UnixStream)> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let (ours, theirs) = UnixStream::pair()
+            .map_err(|error| io::Error::new(error.kind(), format!("no socket pair: {error}")))?;
         let pid = launcher.start(ChildProcess {
             program,
             arguments: &self.arguments,

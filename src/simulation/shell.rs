@@ -299,7 +299,9 @@ impl<O: SimulationObserver> Simulation<O> {
         self.in_shell(|shell| shell.pids.extend([(agent, pid)]));
         self.send(Event::AgentStarted { agent, pid });
         self.plan_agent(pid, self.setup.delays.start);
-        stop.into_iter().for_each(|manner| self.stop_agent(agent, manner));
+        if let Some(manner) = stop {
+            self.stop_agent(agent, manner);
+        }
     }
 
     pub(super) fn receive_notice(&mut self, name: SpoolName) {

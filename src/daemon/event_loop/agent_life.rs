@@ -21,9 +21,13 @@ impl Daemon {
         host: &[u8],
     ) {
         if let Err(reason) = self.agents.start(agent, clause, channel, host) {
-            let end = AgentEnd::NotStarted(reason);
-            self.core.handle(now, Event::AgentEnded { agent, end });
+            self.start_failed(now, agent, reason);
         }
+    }
+
+    fn start_failed(&mut self, now: Timestamp, agent: AgentId, reason: String) {
+        let end = AgentEnd::NotStarted(reason);
+        self.core.handle(now, Event::AgentEnded { agent, end });
     }
 
     /// Takes agents whose start has ended.
@@ -34,8 +38,7 @@ impl Daemon {
             let pid = match outcome {
                 Ok(pid) => pid,
                 Err(reason) => {
-                    let end = AgentEnd::NotStarted(reason);
-                    self.core.handle(now, Event::AgentEnded { agent, end });
+                    self.start_failed(now, agent, reason);
                     continue;
                 }
             };

@@ -12,6 +12,11 @@ pub const MAX_CONTROL_FILE_SIZE: u64 = 256 << 20;
 /// Maximum size of a file read as a whole for a query.
 pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 
+/// Size that most control files do not reach, in bytes.
+///
+/// Passed to [`read_all`], it saves the system call that asks for the size.
+pub const USUAL_CONTROL_FILE_SIZE: u64 = 4 << 10;
+
 /// Reads all of a file that had this `size` a moment ago.
 ///
 /// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then

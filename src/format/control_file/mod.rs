@@ -33,7 +33,7 @@ mod parse;
 mod quad;
 mod tag;
 
-pub use contents::{MAX_CONTROL_FILE_SIZE, MAX_QUERY_SIZE, read_all};
+pub use contents::{MAX_CONTROL_FILE_SIZE, MAX_QUERY_SIZE, USUAL_CONTROL_FILE_SIZE, read_all};
 pub use message_id::{bare_message_id, message_id};
 pub use parse::{parse, parse_part};
 pub use quad::Quad;

@@ -33,8 +33,6 @@ const MIN_AGE: Duration = Duration::from_secs(5);
 const MAX_ADDED_RECIPIENTS: usize = 16;
 /// Size of the Message-ID and the addresses of most messages, in bytes.
 const USUAL_TEXT_SIZE: usize = 128;
-/// Size of most control files, in bytes. They are read by one system call.
-const USUAL_FILE_SIZE: u64 = 4 << 10;
 /// Maximum number of appended bytes read at a time.
 const MAX_APPENDED_READ: u64 = 1 << 20;
 
@@ -266,7 +264,7 @@ fn append(text: &mut Vec<u8>, value: &[u8]) -> Span {
 
 fn read(spool: &OpenSpool, name: &SpoolName) -> io::Result<ControlFile> {
     let file: File = spool.open_control_file(name)?;
-    let text = control_file::read_all(&file, USUAL_FILE_SIZE)?;
+    let text = control_file::read_all(&file, control_file::USUAL_CONTROL_FILE_SIZE)?;
     Ok(control_file::parse(text)?)
 }
 
