@@ -1,5 +1,7 @@
 //! Reads the bytes of a control file.
 
+use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
@@ -26,11 +28,9 @@ pub fn read_all(file: &File, size: u64) -> io::Result<Vec<u8>> {
         return Err(ErrorKind::FileTooLarge.into());
     }
     // One byte more than expected: if it remains unused, the end has been reached.
-    let mut text = vec![0; size as usize + 1];
-    let first = read_once(file, &mut text)?;
-    let is_end = first < text.len();
-    text.truncate(first);
-    if !is_end {
+    let mut text = Vec::with_capacity(size as usize + 1);
+    read_once(file, &mut text)?;
+    if text.len() == text.capacity() {
         file.take(MAX_CONTROL_FILE_SIZE).read_to_end(&mut text)?;
     }
     match text.len() as u64 > MAX_CONTROL_FILE_SIZE {
@@ -39,14 +39,13 @@ pub fn read_all(file: &File, size: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads with one system call. Before the end of a regular file that fills the buffer.
-fn read_once(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match file.read(buffer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
+/// Reads with one system call, up to the capacity of the empty `text`.
+///
+/// Before the end of a regular file that reaches the capacity. `Read` would fill the buffer with
+/// zeros first, which takes as long as the parser needs for a small file.
+fn read_once(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
+    retry_on_intr(|| rustix::io::read(file, spare_capacity(text)))?;
+    Ok(())
 }
 
 #[cfg(test)]
