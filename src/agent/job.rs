@@ -7,6 +7,7 @@ use crate::recipient_log;
 use crate::reply_writer::ReplyWriter;
 use crate::{Delivery, Message, Outcome, SpoolId, StopFlag, Verdict};
 use std::io::{self, ErrorKind, Write};
+use std::mem;
 use std::time::Instant;
 use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_spool::Spool;
@@ -23,6 +24,9 @@ const MAX_REPORTED_TOGETHER: usize = 1000;
 /// What happens at the end of the job to recipients without an outcome: if they are locked, they
 /// are deferred, or unlocked if the agent has been stopped. If not, nothing is reported, and the
 /// scheduler tries them again later.
+///
+/// A small control file is under a `flock` from the start of the job until the first recipients
+/// are locked. Other agents wait for that up to 0.1 s, so slow work belongs into the delivery.
 pub struct Job<'a> {
     pub(crate) replies: &'a mut ReplyWriter<dyn Write + 'a>,
     pub(crate) spool: &'a Spool,
@@ -94,15 +98,13 @@ impl Job<'_> {
             return Ok(());
         }
         self.locked = true;
-        let mut pending = std::mem::take(&mut self.pending);
-        self.with_file_lock(|job| {
-            pending.retain(|recipient| {
-                match job.change_tag(recipient, Tag::Pending, Tag::Locked) {
-                    Ok(is_taken) => is_taken,
-                    Err(error) => {
-                        job.replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
-                        false
-                    }
+        let mut pending = mem::take(&mut self.pending);
+        self.with_file_lock(|job, is_current| {
+            pending.retain(|recipient| match job.lock_recipient(recipient, is_current) {
+                Ok(is_taken) => is_taken,
+                Err(error) => {
+                    job.replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
+                    false
                 }
             });
         });
@@ -118,15 +120,38 @@ impl Job<'_> {
     /// So of two agents that read the same blank tag only one writes. Without the lock on the file,
     /// the only protection is the scheduler's: it gives the recipients of one message, channel and
     /// host to one agent at a time.
-    fn with_file_lock<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let owns_file = mark::try_lock_file(&self.file.file);
-        let result = work(self);
+    ///
+    /// The second argument of `work` is true if no process can have changed the tags since the file
+    /// was read: the lock has been held since then, and for less time than others wait for it.
+    fn with_file_lock<T>(&mut self, work: impl FnOnce(&mut Self, bool) -> T) -> T {
+        let was_held = self.file.holds_lock;
+        let is_current = was_held && self.began.elapsed() < mark::MAX_LOCK_WAIT;
+        self.file.holds_lock = was_held || mark::try_lock_file(&self.file.file);
+        let result = work(self, is_current);
+        self.unlock_file();
+        result
+    }
+
+    /// Releases the lock on the file, if it is held.
+    fn unlock_file(&mut self) {
         // Closing the file would release the lock as well; a failure only makes others wait a
         // moment.
-        if owns_file && let Err(error) = self.file.file.unlock() {
+        if mem::take(&mut self.file.holds_lock)
+            && let Err(error) = self.file.file.unlock()
+        {
             self.replies.warn(&format!("cannot unlock the control file: {}", reason(&error)));
         }
-        result
+    }
+
+    /// Locks a pending recipient, and returns true if no other agent has done so.
+    ///
+    /// With `is_current`, its tag has not changed since the file was read.
+    fn lock_recipient(&self, recipient: &Recipient, is_current: bool) -> io::Result<bool> {
+        if !is_current {
+            return self.change_tag(recipient, Tag::Pending, Tag::Locked);
+        }
+        mark::lock_pending(&self.file.file, recipient.offset, recipient.lock, self.pid)
+            .map(|()| true)
     }
 
     /// Changes a tag if it was `was`, and returns true then.
@@ -212,7 +237,7 @@ impl Job<'_> {
             if self.stop.is_requested() {
                 return Err(Halt(HaltCause::Stopped));
             }
-            let lock = |job: &mut Self| job.change_tag(&recipient, Tag::Pending, Tag::Locked);
+            let lock = |job: &mut Self, is_current| job.lock_recipient(&recipient, is_current);
             let taken = if self.locked { Ok(true) } else { self.with_file_lock(lock) };
             self.pending.pop();
             match taken {
@@ -292,6 +317,8 @@ impl Job<'_> {
     /// Very many recipients are reported in parts. An agent that is stopped reports those that it
     /// has decided.
     pub fn report_together(&mut self, mut decide: impl FnMut(&Delivery<'_>) -> Outcome) {
+        // Notes are appended under a lock of their own.
+        self.unlock_file();
         while !self.pending.is_empty() && !self.stop.is_requested() {
             self.report_part(&mut decide);
         }

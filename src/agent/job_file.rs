@@ -43,6 +43,10 @@ pub(crate) struct JobFile {
     /// True if it was read for an earlier job.
     is_kept: bool,
     pub(crate) file: File,
+    /// True while the lock on the file is held.
+    ///
+    /// If it is held at the start of a job, it has been since before the file was read.
+    pub(crate) holds_lock: bool,
     pub(crate) location: PathBuf,
     /// Length of the folder part of the path, including the slash; 0 if there is none.
     folder_length: usize,
@@ -58,7 +62,12 @@ impl JobFile {
         let (number, _) = leading_number(&path[folder_length..])
             .ok_or_else(|| unusable("the name does not begin with a number"))?;
         let location = spool.transport().join(OsStr::from_bytes(path));
-        let (file, text) = read(&location).map_err(|error| unusable(&reason(&error)))?;
+        let (file, mut holds_lock, text) =
+            read(&location).map_err(|error| unusable(&reason(&error)))?;
+        // Other agents must not wait until a large file is parsed.
+        if holds_lock && text.len() as u64 > control_file::USUAL_CONTROL_FILE_SIZE {
+            holds_lock = file.unlock().is_err();
+        }
         let only_a_request = text.first() == Some(&b'T');
         let control = control_file::parse(text).map_err(|error| {
             if error.unknown_format {
@@ -72,7 +81,17 @@ impl JobFile {
         }
         let seen = control.text.len() as u64;
         let (path, parsed, is_kept) = (path.to_vec(), IndexedControlFile::new(control), false);
-        Ok(JobFile { path, number, parsed, seen, is_kept, file, location, folder_length })
+        Ok(JobFile {
+            path,
+            number,
+            parsed,
+            seen,
+            is_kept,
+            file,
+            holds_lock,
+            location,
+            folder_length,
+        })
     }
 
     /// Keeps the file for the next job, if that saves time.
@@ -178,12 +197,16 @@ impl JobFile {
 
 /// Opens the file for changes in place, and reads all of it.
 ///
+/// The second value is true if the file is locked. If another process has the lock, it is not
+/// waited for: the lock is taken later, for each recipient.
+///
 /// Its type is not checked: the scheduler refuses control files that are not regular files. An
 /// empty pipe is an error, since the read does not wait.
-fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
+fn read(path: &Path) -> io::Result<(File, bool, Vec<u8>)> {
     let file = sys::open_nofollow(File::options().read(true).write(true), path)?;
+    let is_locked = file.try_lock().is_ok();
     let text = control_file::read_all(&file, control_file::USUAL_CONTROL_FILE_SIZE)?;
-    Ok((file, text))
+    Ok((file, is_locked, text))
 }
 
 /// Returns true if a recipient lacks a complete block of headers after it.

@@ -84,6 +84,7 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
         only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     ) -> ControlFlow<()> {
+        let began = Instant::now();
         let file = match self.open(path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
@@ -94,7 +95,7 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
             return Continue(());
         }
         let (spool, stop, pid) = (self.spool, self.stop, self.pid);
-        let (replies, began) = (&mut self.replies, Instant::now());
+        let replies = &mut self.replies;
         let mut job = Job { replies, spool, stop, pid, file, pending, locked: false, began };
         let mut result = work(&mut job);
         if let Err(Halt(HaltCause::ReportRest(outcome))) = result {

@@ -131,9 +131,10 @@ impl Job<'_> {
         if self.locked {
             return group;
         }
-        let attempts = self.with_file_lock(|job| {
+        let attempts = self.with_file_lock(|job, is_current| {
             let lock = |recipient: Recipient| {
-                (recipient, job.change_tag(&recipient, Tag::Pending, Tag::Locked))
+                let attempt = job.lock_recipient(&recipient, is_current);
+                (recipient, attempt)
             };
             group.into_iter().map(lock).collect::<Vec<_>>()
         });

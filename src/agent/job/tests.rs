@@ -244,6 +244,108 @@ fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
     );
 }
 
+/// Gives a job for this control file to an agent that does `work`.
+///
+/// `work` also gets a descriptor of another process, opened before the job. Returns the users that
+/// were delivered to.
+fn delivered_beside_other_process(
+    control_file: &str,
+    before: impl Fn(&File),
+    work: impl Fn(&mut Job<'_>, &File),
+) -> Vec<String> {
+    let spool = spool(control_file);
+    let path = spool.path().join("transport/7");
+    let other = File::options().read(true).write(true).open(&path).expect("open");
+    before(&other);
+    let mut users = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.run(&b"7\n"[..], Vec::new(), |job| {
+        work(job, &other);
+        job.deliver_each(|delivery| {
+            other.try_lock().expect("the file is not locked during a delivery");
+            other.unlock().expect("unlocked");
+            users.push(String::from_utf8_lossy(delivery.user()).into_owned());
+            outcome(Verdict::Delivered)
+        })
+    });
+    users
+}
+
+/// Locks the first recipient of the job, as another agent does.
+fn take_first(other: &File) {
+    let is_taken = mark::change_tag(other, 104, Tag::Pending, Tag::Locked, 1);
+    assert!(is_taken.expect("writable"));
+}
+
+#[test]
+fn small_file_is_locked_from_reading_to_first_recipient() {
+    let users = delivered_beside_other_process(
+        FILE,
+        |_| {},
+        |job, other| {
+            job.message().expect("a message");
+            assert_eq!(job.deliveries().count(), 3);
+            assert!(other.try_lock().is_err());
+        },
+    );
+    assert_eq!(users, ["three", "two", "one"]);
+}
+
+#[test]
+fn recipient_taken_under_lock_of_other_agent_is_skipped() {
+    let users = delivered_beside_other_process(
+        FILE,
+        |other| other.lock().expect("locked"),
+        |_, other| {
+            take_first(other);
+            other.unlock().expect("unlocked");
+        },
+    );
+    assert_eq!(users, ["two", "one"]);
+}
+
+#[test]
+fn recipient_taken_by_agent_that_waited_in_vain_is_skipped() {
+    let users = delivered_beside_other_process(
+        FILE,
+        |_| {},
+        |job, other| {
+            job.began -= mark::MAX_LOCK_WAIT;
+            take_first(other);
+        },
+    );
+    assert_eq!(users, ["two", "one"]);
+}
+
+#[test]
+fn large_file_is_not_locked_at_start_of_job() {
+    let users = delivered_beside_other_process(
+        &large_file("h"),
+        |_| {},
+        |_, other| {
+            other.try_lock().expect("the file is free");
+            mark::set_tag(other, 87, Tag::Done).expect("write");
+            other.unlock().expect("unlocked");
+        },
+    );
+    assert_eq!(users, ["two", "one"]);
+}
+
+#[test]
+fn file_is_not_locked_while_recipients_are_reported_together() {
+    delivered_beside_other_process(
+        FILE,
+        |_| {},
+        |job, other| {
+            job.report_together(|_| {
+                other.try_lock().expect("the file is free");
+                other.unlock().expect("unlocked");
+                outcome(Verdict::Failed)
+            });
+        },
+    );
+}
+
 #[test]
 fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
     let stop = StopFlag::default();

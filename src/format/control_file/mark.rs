@@ -45,6 +45,23 @@ pub fn change_tag(
     Ok(true)
 }
 
+/// Locks a recipient without reading its line again.
+///
+/// The tag must be pending in a text of the file that was read under the lock of
+/// [`try_lock_file`], and that lock must still be held. `field` is the pid column in that text.
+/// A file without that column is not changed.
+pub fn lock_pending(
+    file: &impl FileExt,
+    offset: u32,
+    field: Option<PidField>,
+    pid: u32,
+) -> io::Result<()> {
+    match field.is_some_and(has_pid_column) {
+        true => write_tag(file, offset, Tag::Locked, PidField::from_pid(pid)),
+        false => Ok(()),
+    }
+}
+
 /// Writes the tag of a line without checking the old one.
 ///
 /// The pid column is blanked.
@@ -170,9 +187,11 @@ fn append_and_sync(
     result
 }
 
-/// Number of attempts to lock a control file, and the pause between them.
+/// Maximum time to wait for the lock on a control file.
 ///
-/// Other processes hold the lock only while they write a few lines.
+/// Other processes hold it only while they write a few lines, or read a small file.
+pub const MAX_LOCK_WAIT: Duration = LOCK_RETRY_PAUSE.saturating_mul(MAX_LOCK_ATTEMPTS);
+
 const MAX_LOCK_ATTEMPTS: u32 = 50;
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -180,8 +199,9 @@ const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 ///
 /// The programs of zsched lock recipients and append under it.
 ///
-/// Returns false if it cannot be had. A process that keeps it for long has been stopped, and some
-/// file systems have no locks. Neither may keep other processes from their work.
+/// Returns false if it cannot be had within [`MAX_LOCK_WAIT`]. A process that keeps it for long has
+/// been stopped, and some file systems have no locks. Neither may keep other processes from their
+/// work.
 pub fn try_lock_file(file: &File) -> bool {
     for _ in 0..MAX_LOCK_ATTEMPTS {
         match file.try_lock() {
