@@ -190,10 +190,13 @@ fn append_and_sync(
 /// Maximum time to wait for the lock on a control file.
 ///
 /// Other processes hold it only while they write a few lines, or read a small file.
-pub const MAX_LOCK_WAIT: Duration = LOCK_RETRY_PAUSE.saturating_mul(MAX_LOCK_ATTEMPTS);
+pub const MAX_LOCK_WAIT: Duration = Duration::from_millis(100);
 
-const MAX_LOCK_ATTEMPTS: u32 = 50;
-const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
+/// The first and the longest pause between attempts to lock a control file.
+///
+/// An agent holds the lock for some microseconds, a process that syncs for some milliseconds.
+const LOCK_RETRY_PAUSES: (Duration, Duration) =
+    (Duration::from_micros(20), Duration::from_millis(2));
 
 /// Takes the lock (`flock`) of a control file.
 ///
@@ -203,14 +206,17 @@ const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 /// been stopped, and some file systems have no locks. Neither may keep other processes from their
 /// work.
 pub fn try_lock_file(file: &File) -> bool {
-    for _ in 0..MAX_LOCK_ATTEMPTS {
+    let (mut pause, longest) = LOCK_RETRY_PAUSES;
+    let mut waited = Duration::ZERO;
+    loop {
         match file.try_lock() {
             Ok(()) => return true,
-            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY_PAUSE),
-            Err(TryLockError::Error(_)) => return false,
+            Err(TryLockError::WouldBlock) if waited < MAX_LOCK_WAIT => thread::sleep(pause),
+            Err(_) => return false,
         }
+        waited += pause;
+        pause = (pause * 2).min(longest);
     }
-    false
 }
 
 /// Puts a line end before lines that follow an incomplete one.
