@@ -26,7 +26,7 @@ const MAX_REPORTED_TOGETHER: usize = 1000;
 /// scheduler tries them again later.
 ///
 /// A small control file is under a `flock` from the start of the job until the first recipients
-/// are locked. Other agents wait for that up to 0.1 s, so slow work belongs into the delivery.
+/// are locked. Other agents wait for that up to 0.1 s, so slow work belongs in the delivery.
 pub struct Job<'a> {
     pub(crate) replies: &'a mut ReplyWriter<dyn Write + 'a>,
     pub(crate) spool: &'a Spool,

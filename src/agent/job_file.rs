@@ -62,12 +62,8 @@ impl JobFile {
         let (number, _) = leading_number(&path[folder_length..])
             .ok_or_else(|| unusable("the name does not begin with a number"))?;
         let location = spool.transport().join(OsStr::from_bytes(path));
-        let (file, mut holds_lock, text) =
+        let (file, holds_lock, text) =
             read(&location).map_err(|error| unusable(&reason(&error)))?;
-        // Other agents must not wait until a large file is parsed.
-        if holds_lock && text.len() as u64 > control_file::USUAL_CONTROL_FILE_SIZE {
-            holds_lock = file.unlock().is_err();
-        }
         let only_a_request = text.first() == Some(&b'T');
         let control = control_file::parse(text).map_err(|error| {
             if error.unknown_format {
@@ -197,8 +193,8 @@ impl JobFile {
 
 /// Opens the file for changes in place, and reads all of it.
 ///
-/// The second value is true if the file is locked. If another process has the lock, it is not
-/// waited for: the lock is taken later, for each recipient.
+/// The second value is true if the file has been locked since before it was read. If another
+/// process has the lock, it is not waited for: the lock is taken later, for each recipient.
 ///
 /// Its type is not checked: the scheduler refuses control files that are not regular files. An
 /// empty pipe is an error, since the read does not wait.
@@ -206,7 +202,12 @@ fn read(path: &Path) -> io::Result<(File, bool, Vec<u8>)> {
     let file = sys::open_nofollow(File::options().read(true).write(true), path)?;
     let is_locked = file.try_lock().is_ok();
     let text = control_file::read_all(&file, control_file::USUAL_CONTROL_FILE_SIZE)?;
-    Ok((file, is_locked, text))
+    let is_large = text.len() as u64 > control_file::USUAL_CONTROL_FILE_SIZE;
+    // Other agents must not wait until a large file is parsed.
+    if is_locked && is_large {
+        file.unlock()?;
+    }
+    Ok((file, is_locked && !is_large, text))
 }
 
 /// Returns true if a recipient lacks a complete block of headers after it.

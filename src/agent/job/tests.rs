@@ -262,13 +262,17 @@ fn delivered_beside_other_process(
     agent.run(&b"7\n"[..], Vec::new(), |job| {
         work(job, &other);
         job.deliver_each(|delivery| {
-            other.try_lock().expect("the file is not locked during a delivery");
-            other.unlock().expect("unlocked");
+            assert_not_locked(&other);
             users.push(String::from_utf8_lossy(delivery.user()).into_owned());
             outcome(Verdict::Delivered)
         })
     });
     users
+}
+
+fn assert_not_locked(other: &File) {
+    other.try_lock().expect("the agent does not have the lock");
+    other.unlock().expect("unlocked");
 }
 
 /// Locks the first recipient of the job, as another agent does.
@@ -323,9 +327,8 @@ fn large_file_is_not_locked_at_start_of_job() {
         &large_file("h"),
         |_| {},
         |_, other| {
-            other.try_lock().expect("the file is free");
+            assert_not_locked(other);
             mark::set_tag(other, 87, Tag::Done).expect("write");
-            other.unlock().expect("unlocked");
         },
     );
     assert_eq!(users, ["two", "one"]);
@@ -338,8 +341,7 @@ fn file_is_not_locked_while_recipients_are_reported_together() {
         |_| {},
         |job, other| {
             job.report_together(|_| {
-                other.try_lock().expect("the file is free");
-                other.unlock().expect("unlocked");
+                assert_not_locked(other);
                 outcome(Verdict::Failed)
             });
         },

@@ -38,10 +38,7 @@ pub fn change_tag(
     if found != was {
         return Ok(false);
     }
-    if has_pid_column(field) {
-        let field = if new == Tag::Locked { PidField::from_pid(pid) } else { PidField::BLANK };
-        write_tag(file, offset, new, field)?;
-    }
+    write_new_tag(file, offset, field, new, pid)?;
     Ok(true)
 }
 
@@ -56,10 +53,24 @@ pub fn lock_pending(
     field: Option<PidField>,
     pid: u32,
 ) -> io::Result<()> {
-    match field.is_some_and(has_pid_column) {
-        true => write_tag(file, offset, Tag::Locked, PidField::from_pid(pid)),
-        false => Ok(()),
+    field.map_or(Ok(()), |field| write_new_tag(file, offset, field, Tag::Locked, pid))
+}
+
+/// Writes a tag, and the pid if it is a lock, over the pid column `field`.
+///
+/// If `field` shows that the file has no such column, nothing is written.
+fn write_new_tag(
+    file: &impl FileExt,
+    offset: u32,
+    field: PidField,
+    new: Tag,
+    pid: u32,
+) -> io::Result<()> {
+    if !has_pid_column(field) {
+        return Ok(());
     }
+    let field = if new == Tag::Locked { PidField::from_pid(pid) } else { PidField::BLANK };
+    write_tag(file, offset, new, field)
 }
 
 /// Writes the tag of a line without checking the old one.
@@ -192,11 +203,11 @@ fn append_and_sync(
 /// Other processes hold it only while they write a few lines, or read a small file.
 pub const MAX_LOCK_WAIT: Duration = Duration::from_millis(100);
 
-/// The first and the longest pause between attempts to lock a control file.
+/// The pause after the first attempt to lock a control file. It doubles with each attempt.
 ///
 /// An agent holds the lock for some microseconds, a process that syncs for some milliseconds.
-const LOCK_RETRY_PAUSES: (Duration, Duration) =
-    (Duration::from_micros(20), Duration::from_millis(2));
+const MIN_LOCK_PAUSE: Duration = Duration::from_micros(20);
+const MAX_LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Takes the lock (`flock`) of a control file.
 ///
@@ -206,8 +217,7 @@ const LOCK_RETRY_PAUSES: (Duration, Duration) =
 /// been stopped, and some file systems have no locks. Neither may keep other processes from their
 /// work.
 pub fn try_lock_file(file: &File) -> bool {
-    let (mut pause, longest) = LOCK_RETRY_PAUSES;
-    let mut waited = Duration::ZERO;
+    let (mut pause, mut waited) = (MIN_LOCK_PAUSE, Duration::ZERO);
     loop {
         match file.try_lock() {
             Ok(()) => return true,
@@ -215,7 +225,7 @@ pub fn try_lock_file(file: &File) -> bool {
             Err(_) => return false,
         }
         waited += pause;
-        pause = (pause * 2).min(longest);
+        pause = (pause * 2).min(MAX_LOCK_PAUSE);
     }
 }
 
