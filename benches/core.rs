@@ -140,7 +140,7 @@ impl World {
                 numbers.map(|number| arrival(number, number % hosts, recipients)).collect();
             let started = ThreadTime::now();
             for arrival in batch {
-                self.core.handle(START, Event::Arrived(arrival));
+                self.core.handle(START, Event::Arrived(Box::new(arrival)));
             }
             let actions = self.actions();
             took += started.elapsed();

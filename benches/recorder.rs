@@ -144,7 +144,7 @@ fn checkpoint(messages: u64) {
     let settings = Settings { frozen: true, ..Settings::default() };
     let mut core = Scheduler::new(settings, config(CONFIGURATION));
     for number in 0..messages {
-        core.handle(START, Event::Arrived(arrival(number, START, vec![number % 100])));
+        core.handle(START, Event::Arrived(Box::new(arrival(number, START, vec![number % 100]))));
     }
     while core.poll().is_some() {}
     for round in 0..3 {

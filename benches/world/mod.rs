@@ -82,7 +82,7 @@ impl<C: EventSink> World<C> {
     pub fn arrive(&mut self, batch: Vec<Arrival>) -> Duration {
         let started = ThreadTime::now();
         for arrival in batch {
-            self.core.handle(self.now, Event::Arrived(arrival));
+            self.core.handle(self.now, Event::Arrived(Box::new(arrival)));
         }
         let actions = self.actions();
         let took = started.elapsed();
@@ -171,13 +171,12 @@ impl<C: EventSink> World<C> {
 /// Returns a message for hosts with these numbers.
 pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
     places.sort_unstable();
-    let groups = places.iter().map(|place| Group {
-        channel: b"smtp".as_slice().into(),
-        host: format!("host{place}.example").into_bytes().into(),
-        offsets: vec![offset(*place)],
+    let groups = places.iter().map(|place| {
+        let host = format!("host{place}.example");
+        Group::new(b"smtp", host.as_bytes(), &[offset(*place)])
     });
     let name = SpoolName::plain(HashFolder::TOP, 10_000_000 + number);
-    Arrival::of_groups(name, at, at, groups.collect())
+    Arrival::of_groups(name, at, at, groups)
 }
 
 fn place_of(host: &str) -> u64 {

@@ -15,7 +15,7 @@ use zsched_config::Clause;
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::{OutcomeKind, OutcomeNote};
-use zsched_spool::{Portion, SpoolId, SpoolName};
+use zsched_spool::{Offsets, Portion, SpoolId, SpoolName};
 
 /// One decision. The shell carries decisions out in order.
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ pub struct Note {
     /// The message.
     pub name: SpoolName,
     /// Offsets of the recipients' lines.
-    pub offsets: Vec<u32>,
+    pub offsets: Offsets,
     /// What the note is about.
     pub occasion: OutcomeKind,
     /// When it happened.
@@ -208,7 +208,7 @@ pub struct StatusRecord {
     /// Where the recipients were to go.
     pub destination: Destination,
     /// Offsets of their lines in the control file. Each gets a line.
-    pub offsets: Vec<u32>,
+    pub offsets: Offsets,
     /// What became of them.
     pub verdict: StatusVerdict,
     /// The attempt, if there was one.

@@ -22,7 +22,7 @@ use zsched_spool::report::UnreportedRest;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event<'a> {
     /// The reader has found and read a control file.
-    Arrived(Arrival),
+    Arrived(Box<Arrival>),
     /// State that the former scheduler has learned. Precedes all arrivals.
     Learned(Learned),
     /// An override that the former scheduler had in force. Precedes all arrivals.
@@ -189,7 +189,7 @@ pub enum Backlog {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RereadResult {
     /// Its present content.
-    Read(Arrival),
+    Read(Box<Arrival>),
     /// The file is gone.
     Gone,
     /// It is malformed; the shell has moved it aside.

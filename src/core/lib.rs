@@ -166,7 +166,7 @@ impl Scheduler {
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         self.cx.begin(now);
         match event {
-            Event::Arrived(arrival) => self.arrive(arrival),
+            Event::Arrived(arrival) => self.arrive(&arrival),
             Event::Learned(learned) => self.learned.import(&mut self.admission, learned),
             Event::InitialScanDone => self.initial_scan_done(),
             Event::ChangedOnDisk { number } => {

@@ -4,6 +4,7 @@ use crate::time::Timestamp;
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::fmt;
 
 /// One character for each six-bit value.
@@ -64,14 +65,13 @@ impl fmt::Display for SpoolId {
         ];
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
         let length = TIME_LENGTHS[usize::from(nanoseconds != 0)];
-        let mut time = [0; TIME_LENGTHS[1]];
-        for (byte, part) in time.iter_mut().zip(parts.iter().chain(&fraction)) {
-            *byte = ALPHABET[(part & 63) as usize];
-        }
-        let time = str::from_utf8(&time[..length]).expect("the alphabet is ASCII");
-        ["S", itoa::Buffer::new().format(self.number), time]
-            .iter()
-            .try_for_each(|part| f.write_str(part))
+        let time = parts.iter().chain(&fraction).take(length);
+        // In one piece, so that a string grows once. An id has 34 characters at most.
+        let mut id = SmallVec::<[u8; 36]>::new();
+        id.push(b'S');
+        id.extend_from_slice(itoa::Buffer::new().format(self.number).as_bytes());
+        id.extend(time.map(|part| ALPHABET[(part & 63) as usize]));
+        f.write_str(str::from_utf8(&id).expect("the alphabet is ASCII"))
     }
 }
 

@@ -124,7 +124,7 @@ impl ReplayObserver for AgentModel {
         let now = replayed.time;
         match event {
             Event::Arrived(arrival) if core.view().is_new(arrival.name.number()) => {
-                self.arrive(now, arrival.clone());
+                self.arrive(now, Arrival::clone(arrival));
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),
             Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),

@@ -16,7 +16,7 @@ use zsched_format::printable::{count, grouped};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_spool::note::OutcomeKind;
-use zsched_spool::{Arrival, SpoolId};
+use zsched_spool::{Arrival, Offsets, SpoolId};
 
 /// The mail that a timeline is about.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct TimelineEntry {
     /// Channel and host, if it concerns only some recipients.
     pub destination: Option<String>,
     /// The recipients it concerns.
-    pub offsets: Vec<u32>,
+    pub offsets: Offsets,
     /// Process id of the agent, if one is involved.
     pub pid: Option<u32>,
     /// Further text.
@@ -92,7 +92,7 @@ pub(crate) struct TimelineEntry {
 #[derive(Default)]
 struct KnownState {
     /// The recipients of the vertex.
-    offsets: Vec<u32>,
+    offsets: Offsets,
     clause: Option<Rc<Clause>>,
     /// `None` for a destination with agents.
     reason: Option<Reason>,
@@ -237,7 +237,7 @@ impl Timeline {
             }
             None => return,
         };
-        (entry.offsets, entry.pid) = (vec![report.offset], pid(core, agent));
+        (entry.offsets, entry.pid) = (Offsets::from_slice(&[report.offset]), pid(core, agent));
     }
 
     fn agent_ended(&mut self, agent: AgentId, end: &AgentEnd, core: &Scheduler) {
@@ -307,7 +307,7 @@ impl Timeline {
             let (to, ring) = (&thread.destination, view.ring_of(thread));
             let (offsets, reason) = match &queued {
                 Some(queued) => (queued.vertex.pending_offsets(), Some(view.reason_of(queued.id))),
-                None => (Vec::new(), reason_of_thread(core, thread)),
+                None => (Offsets::new(), reason_of_thread(core, thread)),
             };
             let known = KnownState { offsets, clause: Some(ring.clause.clone()), reason };
             let former = self.known.insert(to.clone(), known).unwrap_or_default();
@@ -339,7 +339,7 @@ impl Timeline {
             && self.wanted.has_destination(&end.destination)
         {
             let entry = self.add("finished", Some(&end.destination), end.state);
-            (entry.message, entry.offsets) = (Some(end.spool_id), Vec::new());
+            (entry.message, entry.offsets) = (Some(end.spool_id), Offsets::new());
         }
         let Some(number) = self.wanted.number() else { return };
         match action {

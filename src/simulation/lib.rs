@@ -148,7 +148,7 @@ enum ShellEvent {
     /// The reader reads a control file.
     Read(SpoolName, ReadMode),
     /// The loop receives the result of a read.
-    Loaded(SpoolName, ReadMode, Box<LoadResult>),
+    Loaded(SpoolName, ReadMode, LoadResult),
     /// The loop receives the news that an agent of an earlier scheduler has changed a file.
     ChangedOnDisk(u64),
     /// The writer processes its first request.
@@ -474,7 +474,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 ShellEvent::Scan => self.scan(),
                 ShellEvent::Read(name, how) => self.read(name, how),
                 ShellEvent::Loaded(name, how, found) => {
-                    self.receive_load_result(name, how, *found);
+                    self.receive_load_result(name, how, found);
                 }
                 ShellEvent::ChangedOnDisk(number) => self.send(Event::ChangedOnDisk { number }),
                 ShellEvent::Write => self.write(),

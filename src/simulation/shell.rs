@@ -369,7 +369,7 @@ impl<O: SimulationObserver> Simulation<O> {
             let at = self.at();
             self.observer.departed(at, name.number(), &Departure::Aside(file));
         }
-        let event = ShellEvent::Loaded(name, how, Box::new(found));
+        let event = ShellEvent::Loaded(name, how, found);
         self.in_shell_after(self.setup.delays.read, event);
     }
 
@@ -449,7 +449,7 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.kill_while(true);
         }
         let at = self.at();
-        let mut events = Vec::new();
+        let mut events = Vec::with_capacity(1);
         let event = match request {
             WriteRequest::Note(note) => {
                 let outcome = self.note(&note, None).map_err(|error| error.kind());

@@ -3,8 +3,10 @@
 use super::{SpoolName, alternatives, note};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 use zsched_format::control_file::notify::Notify;
-use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
+use zsched_format::control_file::{ControlFile, ControlFileError, Quad, Recipient, Span, Tag};
 use zsched_format::priority::{self, DEFAULT_PRIORITY};
 use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
@@ -46,7 +48,7 @@ pub struct Arrival {
     /// Number of recipients that have already failed.
     pub failed: u32,
     /// Pending recipients by destination; destinations are in ascending order.
-    pub groups: Vec<Group>,
+    pub groups: Groups,
     /// Offsets of recipients that an agent has locked, in ascending order.
     pub locked: Vec<u32>,
     /// Offset of the unread remainder, if there is one.
@@ -137,30 +139,46 @@ pub struct Portion {
     pub max_recipients: u32,
 }
 
+/// Recipients of one message by destination.
+///
+/// A single destination is stored in place. Most messages have one, and the memory would be
+/// allocated by one thread and freed by another, which is slow.
+pub type Groups = SmallVec<[Group; 1]>;
+
+/// Offsets of recipients' lines in a control file.
+///
+/// Up to four are stored in place. The value is as large as a `Vec`.
+pub type Offsets = SmallVec<[u32; 4]>;
+
 /// The recipients of one message with the same destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Group {
     /// Delivery channel, in lower case.
     #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
-    pub channel: Box<[u8]>,
+    pub channel: SmallVec<[u8; 16]>,
     /// Next host, in lower case.
     #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
-    pub host: Box<[u8]>,
+    pub host: SmallVec<[u8; 32]>,
     /// Offsets of the recipients' lines, in descending order of the lines' text.
     ///
     /// MAILQ lists them in this order.
-    pub offsets: Vec<u32>,
+    pub offsets: Offsets,
 }
 
 impl Group {
+    /// Creates a group. Channel and host are in lower case.
+    pub fn new(channel: &[u8], host: &[u8], offsets: &[u32]) -> Group {
+        Group { channel: channel.into(), host: host.into(), offsets: offsets.into() }
+    }
+
     fn of_one(file: &ControlFile, recipient: &Recipient) -> Group {
-        let lower_case = |span| lower_case(file.get(span));
-        Group {
-            channel: lower_case(recipient.quad.channel),
-            host: lower_case(recipient.quad.host),
-            offsets: vec![recipient.offset],
-        }
+        let quad = &recipient.quad;
+        let (channel, host) = (file.get(quad.channel), file.get(quad.host));
+        let mut group = Group::new(channel, host, &[recipient.offset]);
+        group.channel.make_ascii_lowercase();
+        group.host.make_ascii_lowercase();
+        group
     }
 }
 
@@ -172,6 +190,7 @@ impl Arrival {
         modified: Timestamp,
         created: Timestamp,
     ) -> Arrival {
+        let lower_case = |host: &Span| file.get(*host).to_ascii_lowercase().into();
         let with_tag = |tag| file.recipients.iter().filter(move |r| r.tag == tag);
         Arrival {
             name,
@@ -186,7 +205,7 @@ impl Arrival {
             first_undeliverable: file.undeliverable_lines.first().cloned(),
             has_alternatives: alternatives::are_left(file),
             last_recipient: file.recipients.last().map_or(0, |recipient| recipient.offset),
-            etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
+            etrn_hosts: file.etrn_hosts.iter().map(lower_case).collect(),
             recipients: file.recipients.len() as u32,
             failed: with_tag(Tag::Failed).count() as u32,
             groups: group(file),
@@ -202,8 +221,9 @@ impl Arrival {
         name: SpoolName,
         modified: Timestamp,
         created: Timestamp,
-        groups: Vec<Group>,
+        groups: impl IntoIterator<Item = Group>,
     ) -> Arrival {
+        let groups: Groups = groups.into_iter().collect();
         Arrival {
             name,
             modified,
@@ -249,7 +269,7 @@ impl Arrival {
         let end = self.next_offset.unwrap_or(u32::MAX);
         let is_meant = |offset: &u32| (portion.from..end).contains(offset);
         for group in &mut self.groups {
-            group.offsets.retain(is_meant);
+            group.offsets.retain(|offset| is_meant(offset));
         }
         self.groups.retain(|group| !group.offsets.is_empty());
         self.locked.retain(is_meant);
@@ -276,56 +296,67 @@ impl Arrival {
     }
 }
 
-fn group(file: &ControlFile) -> Vec<Group> {
+fn group(file: &ControlFile) -> Groups {
     if let [only] = &file.recipients[..] {
-        return if only.tag == Tag::Pending { vec![Group::of_one(file, only)] } else { Vec::new() };
+        return if only.tag == Tag::Pending {
+            smallvec![Group::of_one(file, only)]
+        } else {
+            Groups::new()
+        };
     }
-    let mut to_do: Vec<Line> = file
-        .recipients
-        .iter()
-        .filter(|recipient| recipient.tag == Tag::Pending)
-        .map(|recipient| Line::new(file, recipient))
-        .collect();
-    to_do.sort_by(|a, b| a.destination().cmp(&b.destination()).then_with(|| b.text.cmp(&a.text)));
+    let pending = || file.recipients.iter().filter(|recipient| recipient.tag == Tag::Pending);
+    // All quads are copied into one block of memory.
+    let mut quads: Vec<u8> = Vec::new();
+    pending().for_each(|recipient| quads.extend_from_slice(&file.text[extent(&recipient.quad)]));
+    quads.make_ascii_lowercase();
+    let mut rest = &quads[..];
+    let mut next_line = |recipient: &Recipient| {
+        let text;
+        (text, rest) = rest.split_at(extent(&recipient.quad).len());
+        Line::new(recipient, text)
+    };
+    let mut to_do: Vec<Line<'_>> = pending().map(&mut next_line).collect();
+    to_do.sort_by(|a, b| a.destination().cmp(&b.destination()).then_with(|| b.text.cmp(a.text)));
     to_do
         .chunk_by(|a, b| a.destination() == b.destination())
-        .map(|lines| Group {
-            channel: lines[0].destination().0.into(),
-            host: lines[0].destination().1.into(),
-            offsets: lines.iter().map(|line| line.offset).collect(),
+        .map(|lines| {
+            let (channel, host) = lines[0].destination();
+            let offsets = lines.iter().map(|line| line.offset).collect();
+            Group { channel: channel.into(), host: host.into(), offsets }
         })
         .collect()
 }
 
+/// Where a quad is in the text of its file.
+fn extent(quad: &Quad) -> Range<usize> {
+    quad.channel.start as usize..quad.privilege.end as usize
+}
+
 /// A recipient's quad in lower case.
-struct Line {
+struct Line<'q> {
     offset: u32,
-    text: Box<[u8]>,
+    text: &'q [u8],
     channel_end: usize,
     host_start: usize,
     host_end: usize,
 }
 
-impl Line {
-    fn new(file: &ControlFile, recipient: &Recipient) -> Line {
+impl<'q> Line<'q> {
+    fn new(recipient: &Recipient, text: &'q [u8]) -> Line<'q> {
         let quad = &recipient.quad;
         let start = quad.channel.start as usize;
         Line {
             offset: recipient.offset,
-            text: lower_case(&file.text[start..quad.privilege.end as usize]),
+            text,
             channel_end: quad.channel.end as usize - start,
             host_start: quad.host.start as usize - start,
             host_end: quad.host.end as usize - start,
         }
     }
 
-    fn destination(&self) -> (&[u8], &[u8]) {
+    fn destination(&self) -> (&'q [u8], &'q [u8]) {
         (&self.text[..self.channel_end], &self.text[self.host_start..self.host_end])
     }
-}
-
-fn lower_case(bytes: &[u8]) -> Box<[u8]> {
-    bytes.to_ascii_lowercase().into()
 }
 
 #[cfg(test)]
@@ -341,7 +372,7 @@ mod tests {
         let arrival = Arrival::new(name, &file, Timestamp::EPOCH, Timestamp::EPOCH);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let show = |group: &Group| format!("{}/{}", text(&group.channel), text(&group.host));
-        arrival.groups.iter().map(|group| (show(group), group.offsets.clone())).collect()
+        arrival.groups.iter().map(|group| (show(group), group.offsets.to_vec())).collect()
     }
 
     #[test]

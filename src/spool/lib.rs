@@ -78,7 +78,7 @@ pub mod sync;
 pub mod temp_file;
 
 pub use abandoned::remove_abandoned;
-pub use arrival::{Arrival, Deadline, Group, Portion, Schedule};
+pub use arrival::{Arrival, Deadline, Group, Groups, Offsets, Portion, Schedule};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};

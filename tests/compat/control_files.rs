@@ -13,7 +13,7 @@ use zsched_format::control_file::{PidField, Tag, parse};
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
 use zsched_spool::scan::scan;
-use zsched_spool::{Arrival, Group, HashLevel, SpoolId, note};
+use zsched_spool::{Arrival, Group, HashLevel, Offsets, SpoolId, note};
 
 /// A recorded control file.
 struct Recorded {
@@ -57,7 +57,7 @@ fn message_file(name: &str) -> Vec<u8> {
 }
 
 /// Returns the offsets of a recorded control file for a destination.
-pub fn recorded_groups(number: u64, channel: &str, host: &str) -> Option<Vec<u32>> {
+pub fn recorded_groups(number: u64, channel: &str, host: &str) -> Option<Offsets> {
     static ALL: LazyLock<Vec<Recorded>> =
         LazyLock::new(|| written().into_iter().chain(later_states()).collect());
     let name = number.to_string();
@@ -186,7 +186,7 @@ fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> LoadResult {
 
 fn arrived(found: LoadResult) -> Arrival {
     match found {
-        LoadResult::Arrival(arrival) => arrival,
+        LoadResult::Arrival(arrival) => *arrival,
         other => panic!("{other:?}"),
     }
 }
@@ -209,7 +209,7 @@ fn parser_agrees_with_columns_in_all_states() {
 
         let spool = TestSpool::new();
         let arrival = arrived(read_from_spool(&spool, &file.name, &file.text));
-        assert_eq!(arrival.groups, expected_groups(&expected), "{}", file.file);
+        assert_eq!(arrival.groups[..], expected_groups(&expected), "{}", file.file);
         assert_eq!(arrival.recipients as usize, expected.recipients.len(), "{}", file.file);
         let failed = expected.recipients.iter().filter(|recipient| recipient.1 == b'-').count();
         assert_eq!(arrival.failed as usize, failed, "{}", file.file);
@@ -564,7 +564,7 @@ fn spool_with_two_levels_is_read_in_place() {
         for file in &recorded {
             let arrival = arrived(spool.read(level, spool_name(&path(file))));
             assert_eq!(arrival.name.to_string(), path(file));
-            assert_eq!(arrival.groups, expected_groups(&by_columns(&file.text)));
+            assert_eq!(arrival.groups[..], expected_groups(&by_columns(&file.text)));
         }
     }
 }

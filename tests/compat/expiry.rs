@@ -36,7 +36,7 @@ fn after_expiry() -> Vec<u8> {
     let file = parse(CONTROL.as_bytes().to_vec()).expect("it is good");
     // The expiry was 25 s, which ZMailer made 26 s. The recorded retries make no difference.
     let mut world = World::with_disk("c/*\n\tinterval=1h retries=1 expiry=26s\n\tcommand=x\n");
-    world.handle(Event::Arrived(Arrival::new(spool_name("1"), &file, START, START)));
+    world.handle(Event::Arrived(Box::new(Arrival::new(spool_name("1"), &file, START, START))));
     let agents: Vec<_> = world.agents.keys().copied().collect();
     for (agent, (host, recipient, notary)) in agents.iter().zip(LAST_REPORTS) {
         world.agent_writes(*agent, b"#hungry");

@@ -130,8 +130,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         .iter()
         .map(|(destination, offsets)| {
             let (channel, host) = destination.split_once('/').expect("channel/host");
-            let offsets = offsets.to_vec();
-            Group { channel: channel.as_bytes().into(), host: host.as_bytes().into(), offsets }
+            Group::new(channel.as_bytes(), host.as_bytes(), offsets)
         })
         .collect();
     Arrival { name: spool_name(name), ..arrival(0, groups, START, START) }
@@ -143,9 +142,9 @@ fn dump_without_expiry_equals_recording() {
         World::with_disk("c/*\n\tinterval=5s retries=3 overfeed=0 expiry=0\n\tcommand=x\n");
     let groups: [(&str, &[u32]); 3] =
         [("c/a.test", &[67]), ("c/b.test", &[98]), ("c/b2.test", &[130, 159])];
-    world.handle(Event::Arrived(message("1", &groups)));
-    world.handle(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
-    world.handle(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
+    world.handle(Event::Arrived(Box::new(message("1", &groups))));
+    world.handle(Event::Arrived(Box::new(message("2", &[("c/b2.test", &[67])]))));
+    world.handle(Event::Arrived(Box::new(message("3", &[("c/b2.test", &[67])]))));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     for agent in agents {
         world.agent_writes(agent, b"#hungry");
@@ -180,7 +179,7 @@ fn full_ring() -> World {
         ("90", &[("c/h0.test", &[69])]),
         ("103", &[("c/g3.test", &[104]), ("c/h3.test", &[71])]),
     ] {
-        world.handle(Event::Arrived(message(name, groups)));
+        world.handle(Event::Arrived(Box::new(message(name, groups))));
     }
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     let [first, second] = agents[..] else { panic!("{agents:?}") };
@@ -220,7 +219,7 @@ fn load(world: &mut World, messages: &str) {
         let hosts: Vec<String> = hosts.collect();
         let groups: Vec<(&str, &[u32])> =
             hosts.iter().map(|destination| (destination.as_str(), &[67][..])).collect();
-        world.handle(Event::Arrived(message(&format!("{number}"), &groups)));
+        world.handle(Event::Arrived(Box::new(message(&format!("{number}"), &groups))));
     }
 }
 
@@ -377,7 +376,7 @@ impl SecondRun {
             let control = parse(data(&format!("control-files/{file}"))).expect("it is good");
             let (_, name) = file.rsplit_once('.').expect("its number comes last");
             let arrival = Arrival::new(spool_name(name), &control, START, START);
-            self.world.handle(Event::Arrived(arrival));
+            self.world.handle(Event::Arrived(Box::new(arrival)));
         }
         let agents: Vec<AgentId> = self.world.agents.keys().copied().collect();
         agents.into_iter().for_each(|agent| self.world.agent_writes(agent, b"#hungry"));

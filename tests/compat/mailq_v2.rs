@@ -211,7 +211,12 @@ fn dead_host() -> World {
         let path = files.clone().find(|path| path.ends_with(&format!("/transport.{number}")));
         let path = path.expect("it was recorded");
         let control = parse(data(&format!("control-files/{path}"))).expect("it is good");
-        world.handle(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
+        world.handle(Event::Arrived(Box::new(Arrival::new(
+            spool_name(number),
+            &control,
+            START,
+            START,
+        ))));
     }
     world.cannot_start_agents = false;
     world
@@ -273,7 +278,7 @@ fn multiline_texts_stay_in_their_field() {
     let mut world = World::with_disk("c/*\n\tinterval=10s retries=1 expiry=1h command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
-    world.handle(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
+    world.handle(Event::Arrived(Box::new(Arrival::new(spool_name("7"), &file, START, START))));
     let agent: AgentId = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     world.agent_writes(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
@@ -353,7 +358,7 @@ fn large_threads_are_shown_and_killed_in_steps() {
     let file = parse(text).expect("it is good");
     for number in 1..=1000 {
         let name = spool_name(&number.to_string());
-        world.handle(Event::Arrived(Arrival::new(name, &file, START, START)));
+        world.handle(Event::Arrived(Box::new(Arrival::new(name, &file, START, START))));
     }
     let mut talk = MailqSession::as_user("root", "sekret");
     let shown = talk.say(&mut world, "SHOW THREAD c .h.test\nQUEUE\n");

@@ -28,10 +28,9 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
     world.cannot_start_agents = true;
     for (name, age) in MESSAGES {
         let modified = START - Duration::from_secs(age);
-        let group =
-            Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![71] };
+        let group = Group::new(b"c", b"a.test", &[71]);
         let number = name.parse().expect("a number");
-        world.handle(Event::Arrived(arrival(number, vec![group], modified, modified)));
+        world.handle(Event::Arrived(Box::new(arrival(number, vec![group], modified, modified))));
     }
     world.cannot_start_agents = false;
     [(); 3].map(|()| {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::AgentLine as Line;
 use zsched_format::control_file::Tag;
-use zsched_spool::{Arrival, Group, SpoolName};
+use zsched_spool::{Arrival, Group, Offsets, SpoolName};
 
 /// The first output that differs from the recording, and its time.
 type Difference = String;
@@ -127,7 +127,8 @@ impl<'s> Replay<'s> {
         for ((number, host), vertex) in &mut self.vertices {
             if vertex.pending.is_empty() {
                 let recorded = recorded_groups(*number, &self.session.channel, host);
-                vertex.pending = recorded.unwrap_or(vec![1]).into_iter().collect();
+                vertex.pending =
+                    recorded.unwrap_or(Offsets::from_slice(&[1])).into_iter().collect();
             }
         }
     }
@@ -381,7 +382,7 @@ impl<'s> Replay<'s> {
         for key in keys {
             self.vertices.get_mut(&key).expect("it was found before").is_loaded = true;
         }
-        self.send_to_core(Event::Arrived(arrival));
+        self.send_to_core(Event::Arrived(Box::new(arrival)));
     }
 
     fn arrival(&self, keys: &[Key]) -> Arrival {
@@ -431,7 +432,7 @@ impl<'s> Replay<'s> {
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
-            let outcome = RereadResult::Read(self.arrival(&keys));
+            let outcome = RereadResult::Read(Box::new(self.arrival(&keys)));
             self.world.handle(Event::ReadAgain { number, outcome });
         }
     }

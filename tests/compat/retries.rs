@@ -72,7 +72,7 @@ impl DeferringWorld {
         let offsets = (0..recipients).map(|index| 67 + 30 * index).collect();
         let group = Group { channel: b"c".as_slice().into(), host: b"a.test"[..].into(), offsets };
         let arrival = arrival(1, vec![group], world.now, world.now);
-        world.handle(Event::Arrived(arrival));
+        world.handle(Event::Arrived(Box::new(arrival)));
         DeferringWorld { world, recipients, answer: answer.to_string(), agent: None }
     }
 

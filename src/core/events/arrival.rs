@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::{Arrival, Group};
 
 impl Scheduler {
-    pub(crate) fn arrive(&mut self, arrival: Arrival) {
+    pub(crate) fn arrive(&mut self, arrival: &Arrival) {
         let number = arrival.name.number();
         if self.queue.messages().find(number).is_some() {
             self.cx
@@ -16,10 +16,10 @@ impl Scheduler {
             return;
         }
         let before = self.cx.counters;
-        let again = self.admission.take_restored(&arrival);
+        let again = self.admission.take_restored(arrival);
         let is_again = again.is_some();
-        let restored = again.or_else(|| self.learned.restore_paged_out(&arrival));
-        let message = self.queue.add_message(&arrival);
+        let restored = again.or_else(|| self.learned.restore_paged_out(arrival));
+        let message = self.queue.add_message(arrival);
         self.cx.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
             let id = self.queue.message(message).spool_id();
@@ -30,17 +30,17 @@ impl Scheduler {
         }
         self.bulk.packet_arrives(&mut self.queue, message);
         self.overrides.restore_overrides(&mut self.queue, message);
-        self.queue.schedule_arrival(self.cx.now, message, &arrival);
+        self.queue.schedule_arrival(self.cx.now, message, arrival);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
             self.admission.begin_partial(
                 &mut self.queue,
                 self.cx.now,
                 message,
-                &arrival,
+                arrival,
                 restored.as_ref(),
             );
-            self.queue_chunk(message, &arrival);
+            self.queue_chunk(message, arrival);
         } else {
             for group in &arrival.groups {
                 self.queue_group(message, group, restored.as_ref());

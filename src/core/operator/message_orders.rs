@@ -10,6 +10,7 @@ use crate::outcome::notes::NoteContent;
 use crate::queue::attempt_records::StatusChange;
 use crate::queue::{AfterJob, MessageFlag, MessageId, ThreadId, VertexId, VertexState};
 use std::collections::BTreeSet;
+use zsched_spool::Offsets;
 use zsched_spool::note::OutcomeKind;
 
 impl Scheduler {
@@ -133,7 +134,7 @@ impl Scheduler {
         (occasion, by): (OutcomeKind, &str),
     ) {
         let pending = |vertex: &VertexId| self.queue.vertex(*vertex).pending_offsets();
-        let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
+        let offsets: Offsets = vertices.iter().flat_map(pending).collect();
         self.admission.record_unloaded_finals(message, &offsets);
         self.bulk.recipients_removed(&self.queue, message, offsets.len() as u32);
         self.request_note(message, NoteContent::without_text(offsets, occasion));

@@ -8,7 +8,9 @@ use crate::dispatch::AgentId;
 use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{Diagnosis, MessageFlag, MessageId, Queue, VertexId, VertexState};
 use log::Level;
+use smallvec::smallvec;
 use std::rc::Rc;
+use std::sync::Arc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::control_file::Tag;
 use zsched_spool::note::OutcomeKind;
@@ -244,13 +246,18 @@ impl Notes {
         occasion: OutcomeKind,
     ) {
         let content = NoteContent {
-            offsets: vec![report.offset],
+            offsets: smallvec![report.offset],
             occasion,
-            notary: report.notary.into(),
-            text: report.message.into(),
+            notary: shared(report.notary),
+            text: shared(report.message),
         };
         self.note(queue, cx, message, content);
     }
+}
+
+/// A copy for several owners. The usual empty text needs no memory.
+fn shared(text: &[u8]) -> Arc<[u8]> {
+    if text.is_empty() { Arc::default() } else { text.into() }
 }
 
 /// The diagnosis in a report.

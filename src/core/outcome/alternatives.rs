@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::outcome::notes::{NoteContent, Notes};
 use crate::queue::{MessageFlag, MessageId, Queue, VertexId};
 use log::Level;
+use smallvec::smallvec;
 use std::collections::BTreeSet;
 use zsched_spool::Arrival;
 use zsched_spool::note::OutcomeKind;
@@ -60,7 +61,8 @@ impl Notes {
         offset: u32,
     ) {
         if queue.message(message).is(MessageFlag::HasAlternatives) {
-            let content = NoteContent::without_text(vec![offset], OutcomeKind::FailedAlternative);
+            let content =
+                NoteContent::without_text(smallvec![offset], OutcomeKind::FailedAlternative);
             self.note(queue, cx, message, content);
         }
     }

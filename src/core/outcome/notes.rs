@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::{ClockStep, Timestamp};
+use zsched_spool::Offsets;
 use zsched_spool::note::OutcomeKind;
 
 /// What a note says about recipients.
 pub(crate) struct NoteContent {
-    pub offsets: Vec<u32>,
+    pub offsets: Offsets,
     pub occasion: OutcomeKind,
     pub notary: Arc<[u8]>,
     pub text: Arc<[u8]>,
@@ -30,8 +31,8 @@ pub(crate) struct NoteContent {
 
 impl NoteContent {
     /// A note without texts.
-    pub(crate) fn without_text(offsets: Vec<u32>, occasion: OutcomeKind) -> NoteContent {
-        NoteContent { offsets, occasion, notary: [].into(), text: [].into() }
+    pub(crate) fn without_text(offsets: Offsets, occasion: OutcomeKind) -> NoteContent {
+        NoteContent { offsets, occasion, notary: Arc::default(), text: Arc::default() }
     }
 }
 

@@ -77,7 +77,7 @@ impl Scheduler {
                 let text = "another message has its number now; forgotten, the other will be found";
                 (Level::Warn, text.to_string())
             }
-            RereadResult::Read(arrival) => return Some(Ok(arrival)),
+            RereadResult::Read(arrival) => return Some(Ok(*arrival)),
             RereadResult::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
             RereadResult::Malformed(error) => {
                 (Level::Error, format!("the control file is malformed now: {error}"))

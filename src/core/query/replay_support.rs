@@ -23,10 +23,9 @@ impl<'s> View<'s> {
             .iter()
             .filter(|(_, message)| !message.is(MessageFlag::Forgotten));
         queued.map(move |(id, message)| {
-            let groups = self.vertices_of(message).map(|queued| Group {
-                channel: queued.thread.destination.channel().into(),
-                host: queued.thread.destination.host().into(),
-                offsets: queued.vertex.pending_offsets(),
+            let groups = self.vertices_of(message).map(|queued| {
+                let to = &queued.thread.destination;
+                Group::new(to.channel(), to.host(), &queued.vertex.pending_offsets())
             });
             Arrival {
                 next_offset: None,

@@ -104,7 +104,7 @@ impl Queue {
             modified: message.modified,
             created: message.created,
             destination: thread.destination.clone(),
-            offsets: offsets.to_vec(),
+            offsets: offsets.into(),
             verdict,
             attempt,
             others: others as u32,

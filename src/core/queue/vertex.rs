@@ -6,8 +6,10 @@ use crate::list::{Links, ListKind};
 use crate::pool::Id;
 use crate::queue::{MessageId, ThreadId};
 use serde::{Deserialize, Serialize};
+use smallvec::smallvec;
 use std::rc::Rc;
 use zsched_format::time::Timestamp;
+use zsched_spool::Offsets;
 
 /// The number of a vertex in memory.
 pub type VertexId = Id<Vertex>;
@@ -267,11 +269,11 @@ impl Vertex {
     }
 
     /// Offsets of the pending recipients, in the order of lists for people.
-    pub fn pending_offsets(&self) -> Vec<u32> {
+    pub fn pending_offsets(&self) -> Offsets {
         match &self.several {
             Some(several) => several.pending().iter().map(|recipient| recipient.offset).collect(),
-            None if self.has_flag(ONLY_FINISHED) => Vec::new(),
-            None => vec![self.only],
+            None if self.has_flag(ONLY_FINISHED) => Offsets::new(),
+            None => smallvec![self.only],
         }
     }
 
@@ -430,13 +432,13 @@ mod tests {
     #[test]
     fn recipients_finish_reports_first_time_and_keeps_order() {
         let mut vertex = vertex(&[472, 421, 523]);
-        assert_eq!(vertex.pending_offsets(), [472, 421, 523]);
+        assert_eq!(vertex.pending_offsets()[..], [472, 421, 523]);
         assert!(vertex.is_pending(421));
         assert!(vertex.finish_recipient(421));
         assert!(!vertex.finish_recipient(421));
         assert!(!vertex.finish_recipient(422));
         assert!(!vertex.is_pending(421) && vertex.has_recipient(421));
-        assert_eq!(vertex.pending_offsets(), [472, 523]);
+        assert_eq!(vertex.pending_offsets()[..], [472, 523]);
         assert_eq!(vertex.pending(), 2);
     }
 
@@ -445,11 +447,11 @@ mod tests {
         let mut vertex = vertex(&[100]);
         vertex.set_part(true);
         vertex.set_delays_noted(5);
-        assert_eq!((vertex.pending(), vertex.pending_offsets()), (1, vec![100]));
+        assert_eq!((vertex.pending(), &vertex.pending_offsets()[..]), (1, &[100][..]));
         assert!(!vertex.finish_recipient(0) && vertex.finish_recipient(100));
         assert!(!vertex.finish_recipient(100));
         assert!(!vertex.is_pending(100) && vertex.has_recipient(100));
-        assert_eq!((vertex.pending(), vertex.pending_offsets()), (0, Vec::new()));
+        assert_eq!((vertex.pending(), &vertex.pending_offsets()[..]), (0, &[][..]));
         assert!(vertex.is_part() && vertex.delays_noted() == 5);
     }
 
@@ -458,10 +460,11 @@ mod tests {
         let mut vertex = vertex(&[500]);
         assert_eq!(vertex.add_recipients(&[500]), 0);
         assert_eq!(vertex.add_recipients(&[500, 300, 100]), 2);
-        assert_eq!(vertex.pending_offsets(), [500, 300, 100]);
+        assert_eq!(vertex.pending_offsets()[..], [500, 300, 100]);
         vertex.finish_recipient(300);
         assert_eq!(vertex.add_recipients(&[50]), 1);
-        assert_eq!((vertex.pending_offsets(), vertex.pending()), (vec![500, 100, 50], 3));
+        assert_eq!(vertex.pending_offsets()[..], [500, 100, 50]);
+        assert_eq!(vertex.pending(), 3);
     }
 
     #[test]

@@ -34,10 +34,9 @@ fn agent_death_defers_only_its_present_job() {
 /// A world with one message for three recipients of one host.
 fn three_recipients() -> World {
     let mut world = World::new(ONE);
-    let offsets = vec![100, 200, 300];
-    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets };
+    let group = Group::new(b"c", b"a.test", &[100, 200, 300]);
     let arrival = arrival(1, vec![group], world.now, world.now);
-    world.handle(Event::Arrived(arrival));
+    world.handle(Event::Arrived(Box::new(arrival)));
     world
 }
 

@@ -23,7 +23,7 @@ fn etrn_during_initial_scan_includes_mail_found_later() {
     world.message(1, &["smtp/a.x"]);
     let mut request = arrival(9, Vec::new(), START, START);
     request.etrn_hosts = vec![b"a.x"[..].into(), b"b.x"[..].into()];
-    world.handle(Event::Arrived(request));
+    world.handle(Event::Arrived(Box::new(request)));
     world.message(2, &["smtp/b.x", "smtp/c.x"]);
     let waits = |world: &World, host: &[u8]| {
         let thread = world.core.queue.threads().find(b"smtp", host).expect("it is queued");

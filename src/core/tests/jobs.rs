@@ -157,8 +157,7 @@ fn agent_death_makes_unstarted_jobs_due_in_place() {
 }
 
 fn urgent(number: u64, priority: u8, now: Timestamp) -> Arrival {
-    let host: Box<[u8]> = format!("p{number}").into_bytes().into();
-    let group = Group { channel: b"smtp".as_slice().into(), host, offsets: vec![100] };
+    let group = Group::new(b"smtp", format!("p{number}").as_bytes(), &[100]);
     Arrival { priority, ..arrival(number, vec![group], now, now) }
 }
 
@@ -168,7 +167,7 @@ fn urgent_messages_go_first() {
     let mut world = world("job-order");
     for (number, priority) in [(1, 9), (2, 5), (3, 0), (4, 5), (5, 1)] {
         let now = world.now;
-        world.handle(Event::Arrived(urgent(number, priority, now)));
+        world.handle(Event::Arrived(Box::new(urgent(number, priority, now))));
     }
     assert_eq!(world.sequence(), "35241");
 }
@@ -180,18 +179,18 @@ fn urgent_messages_go_first() {
 fn urgent_messages_do_not_starve_others() {
     let mut world = world("job-order");
     let now = world.now;
-    world.handle(Event::Arrived(urgent(1, LOWEST_PRIORITY, now)));
+    world.handle(Event::Arrived(Box::new(urgent(1, LOWEST_PRIORITY, now))));
     let (agent, mut jobs) = world.hungry_new_agent();
     // The agent has another job when the flood begins.
     assert_eq!(jobs, ["1\tp1"]);
-    world.handle(Event::Arrived(urgent(2, LOWEST_PRIORITY, now)));
+    world.handle(Event::Arrived(Box::new(urgent(2, LOWEST_PRIORITY, now))));
     let mut number = 2;
     loop {
         // Two urgent messages arrive for each delivery, so their queue never empties.
         for _ in 0..2 {
             number += 1;
             let now = world.now;
-            world.handle(Event::Arrived(urgent(number, 0, now)));
+            world.handle(Event::Arrived(Box::new(urgent(number, 0, now))));
         }
         let done = jobs[0].split('\t').next().expect("a number").to_string();
         if done == "2" {
@@ -246,7 +245,7 @@ fn why_names_messages_that_come_first() {
         World::new("smtp/*\n\tmaxring=2 maxthr=1 overfeed=0 slot-cost=2\n\tcommand=x\n");
     world.message(1, &["smtp/a", "smtp/b"]);
     world.messages(2..=3, "smtp/a");
-    world.handle(Event::Arrived(urgent(4, 7, START)));
+    world.handle(Event::Arrived(Box::new(urgent(4, 7, START))));
     let rank = |world: &World, number| {
         let mut waits = world.core.view().why_message(number).expect("it is queued");
         waits.remove(0).rank

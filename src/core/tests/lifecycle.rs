@@ -20,14 +20,14 @@ fn deferred(config: &str) -> (World, AgentId) {
 #[test]
 fn message_without_recipients_is_removed_at_once() {
     let mut world = World::new(ONE);
-    world.handle(Event::Arrived(arrival(1, Vec::new(), START, START)));
+    world.handle(Event::Arrived(Box::new(arrival(1, Vec::new(), START, START))));
     let owing = Arrival { report_due: true, ..arrival(2, Vec::new(), START, START) };
-    world.handle(Event::Arrived(owing));
+    world.handle(Event::Arrived(Box::new(owing)));
     let undeliverable = Arrival {
         first_undeliverable: Some(ControlFileError::new(9, "an X line")),
         ..arrival(3, Vec::new(), START, START)
     };
-    world.handle(Event::Arrived(undeliverable));
+    world.handle(Event::Arrived(Box::new(undeliverable)));
     assert_eq!(world.removed(), ["1", "3*"]);
     world.answer_report(1);
     assert_eq!(world.removed(), ["2"]);
@@ -92,7 +92,7 @@ fn turn_line_in_control_file_triggers_etrn() {
     let (mut world, agent) = deferred(ONE);
     let mut request = arrival(9, Vec::new(), START, START);
     request.etrn_hosts = vec![b"a.test"[..].into()];
-    world.handle(Event::Arrived(request));
+    world.handle(Event::Arrived(Box::new(request)));
     assert_eq!(world.take_lines(agent), ["1\ta.test"]);
     assert_eq!(world.removed(), ["9"]);
 }
@@ -108,7 +108,7 @@ fn resync_finishes_recipients_finished_on_disk() {
     assert!(matches!(&world.done[..], [Action::ReadAgain(name)] if name.number() == 1));
     // Another program has finished a.test and c.test; another process has a lock on b.test.
     let now_there = Arrival { locked: vec![200], ..arrival(1, Vec::new(), START, START) };
-    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(now_there)) });
     let left: Vec<String> = world.shows(1);
     assert_eq!(left.len(), 1);
     assert!(left[0].starts_with("c/b.test"), "{left:?}");
@@ -119,17 +119,13 @@ fn resync_finishes_recipients_finished_on_disk() {
 fn message_stays_while_another_agent_has_its_alternative() {
     let mut world = World::new(ONE);
     world.has_disk = true;
-    let group = |offset| Group {
-        channel: b"c"[..].into(),
-        host: b"a.test"[..].into(),
-        offsets: vec![offset],
-    };
+    let group = |offset| Group::new(b"c", b"a.test", &[offset]);
     let first = Arrival {
         has_alternatives: true,
         last_recipient: 100,
         ..arrival(1, vec![group(100)], START, START)
     };
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/100\t\terror2 no such user");
     world.hungry(agent);
@@ -141,7 +137,8 @@ fn message_stays_while_another_agent_has_its_alternative() {
         world.done.clear();
         let last_recipient = 200;
         let arrival = Arrival { locked, last_recipient, ..arrival(1, groups, START, START) };
-        world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(arrival) });
+        world
+            .handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(arrival)) });
     };
     read(&mut world, vec![200], Vec::new());
     assert_eq!(world.removed(), [""; 0], "the other agent has the recipient");
@@ -159,14 +156,10 @@ fn message_stays_while_another_agent_has_its_alternative() {
 #[test]
 fn report_on_alternative_that_is_not_read_yet_counts() {
     let mut world = World::new(ONE);
-    let group = |offsets: &[u32]| Group {
-        channel: b"c"[..].into(),
-        host: b"a.test"[..].into(),
-        offsets: offsets.to_vec(),
-    };
+    let group = |offsets: &[u32]| Group::new(b"c", b"a.test", offsets);
     let (groups, has_alternatives, last_recipient) = (vec![group(&[100, 150])], true, 150);
     let first = Arrival { has_alternatives, last_recipient, ..arrival(1, groups, START, START) };
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/100\t\terror2 no such user");
     world.agent_line(agent, "1/150\t\tdeferred busy");
@@ -182,14 +175,14 @@ fn report_on_alternative_that_is_not_read_yet_counts() {
     world.agent_line(agent, "1/200\t\tok taken");
     world.agent_line(agent, "1/300\t\tdeferred busy");
     let notes = world.done.iter().filter_map(|action| match action {
-        Action::Note(note) => Some((note.offsets.clone(), note.occasion)),
+        Action::Note(note) => Some((note.offsets.to_vec(), note.occasion)),
         _ => None,
     });
     assert_eq!(notes.collect::<Vec<_>>(), [(vec![200], OutcomeKind::Success)]);
     let groups = vec![group(&[150, 300])];
     let last_recipient = 300;
     let now_there = Arrival { last_recipient, ..arrival(1, groups, START, START) };
-    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(now_there)) });
     assert_eq!(world.core.view().recipients(), 2);
 }
 
@@ -243,7 +236,7 @@ fn resync_with_reused_number_forgets_old_message_only() {
     world.agent_line(agent, "#resync 1");
     world.hungry(agent);
     let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
-    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(other)) });
     assert_eq!(world.removed(), [""; 0], "the files belong to another message");
     assert_eq!(
         world.core.view().number_state(1),
@@ -260,10 +253,9 @@ fn repeated_resync_waits_for_retries() {
     for round in 0..50 {
         world.agent_line(agent, "#resync 1");
         world.hungry(agent);
-        let group =
-            Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+        let group = Group::new(b"c", b"a.test", &[100]);
         let same = arrival(1, vec![group], START, START);
-        world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(same) });
+        world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(same)) });
         assert_eq!(world.take_lines(agent), ["#idle"], "round {round}");
         world.hungry(agent);
         world.pass_seconds(61);
@@ -283,7 +275,7 @@ fn tried_recipient_expires_at_expiry() {
         _ => None,
     });
     let note = note.expect("the sender is to be told");
-    assert_eq!(note.offsets, [100]);
+    assert_eq!(note.offsets[..], [100]);
     let text = String::from_utf8_lossy(&note.message).into_owned();
     assert_eq!(text, "\rexpired after 1 min 40 secs, problem was:\rlater");
     assert!(note.notary.starts_with(b"\x03\x01failed\x015.4.7"));
@@ -302,12 +294,11 @@ fn delay_notice_of_former_scheduler_is_not_repeated() {
         let mut world = World::new("c/*\n\tqueueonly reporttimes=\"5m 1h\"\n\tcommand=x\n");
         let modified =
             Timestamp::from_seconds(world.now.seconds()) - Duration::from_millis(400_500);
-        let group =
-            Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+        let group = Group::new(b"c", b"a.test", &[100]);
         let mut arrival = arrival(1, vec![group], modified, world.now);
         let notice = modified + Duration::from_secs(300);
         arrival.delay_noted = noted.then_some(notice.seconds() as u32);
-        world.handle(Event::Arrived(arrival));
+        world.handle(Event::Arrived(Box::new(arrival)));
         world.pass_seconds(20);
         let is_note = |action: &&Action| matches!(action, Action::Note(_));
         assert_eq!(world.done.iter().filter(is_note).count(), expected, "noted: {noted}");
@@ -318,11 +309,11 @@ fn delay_notice_of_former_scheduler_is_not_repeated() {
 #[test]
 fn passed_deadline_is_noted_once_among_delay_notices() {
     let mut world = World::new("c/*\n\tqueueonly reporttimes=\"1m 5m 1h\"\n\tcommand=x\n");
-    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+    let group = Group::new(b"c", b"a.test", &[100]);
     let mut arrival = arrival(1, vec![group], world.now, world.now);
     let at = world.now.seconds() as u32 + 180;
     arrival.deliver_by = Some(Deadline { at, returns: false });
-    world.handle(Event::Arrived(arrival));
+    world.handle(Event::Arrived(Box::new(arrival)));
     world.pass_seconds(2 * 3600);
     let occasion = |action: &Action| match action {
         Action::Note(note) => Some(note.occasion),
@@ -446,7 +437,7 @@ fn message_with_undeliverable_line_is_moved_aside() {
         first_undeliverable: Some(ControlFileError::new(100, "recipient has an unknown tag")),
         ..arrival(1, Vec::new(), START, START)
     };
-    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(reread) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(Box::new(reread)) });
     assert_eq!(world.removed(), ["1*"]);
 }
 

@@ -331,7 +331,7 @@ fn delete_is_answered_after_tags_are_written() {
     world.handle(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
     let deletion = |action: &Action| {
         matches!(action, Action::Note(note)
-        if note.occasion == OutcomeKind::Deletion && note.offsets == [200])
+        if note.occasion == OutcomeKind::Deletion && note.offsets[..] == [200])
     };
     assert!(world.done.iter().any(deletion), "{:?}", world.done);
     assert!(!world.done.iter().any(|action| matches!(action, Action::OrderDone { .. })));

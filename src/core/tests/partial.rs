@@ -12,11 +12,8 @@ const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
 
 /// A chunk of message 1 with recipients at these offsets.
 fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Arrival {
-    let groups = recipients.iter().map(|(host, offsets)| Group {
-        channel: b"c".as_slice().into(),
-        host: host.as_bytes().into(),
-        offsets: offsets.to_vec(),
-    });
+    let groups =
+        recipients.iter().map(|(host, offsets)| Group::new(b"c", host.as_bytes(), offsets));
     let arrival = arrival(1, groups.collect(), START, world.now);
     let max_unread = if unread.is_some() { 9 } else { 0 };
     Arrival { next_offset: unread, max_unread, recipients: 9, ..arrival }
@@ -32,7 +29,7 @@ fn asked(world: &mut World) -> Vec<Portion> {
 }
 
 fn more(world: &mut World, recipients: &[(&str, &[u32])], unread: Option<u32>) {
-    let outcome = RereadResult::Read(part(world, recipients, unread));
+    let outcome = RereadResult::Read(Box::new(part(world, recipients, unread)));
     world.handle(Event::MoreRead { number: 1, outcome });
 }
 
@@ -44,7 +41,7 @@ fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
 fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     world.handle(Event::Tick);
     assert_eq!(
         asked(&mut world),
@@ -76,7 +73,7 @@ fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
 fn agent_that_delivered_unloaded_recipient_may_stop() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/500\t\tok3 not in memory");
     world.dies(agent, AgentEnd::Exited(0));
@@ -89,7 +86,7 @@ fn deferall_for_unloaded_recipient_counts_against_window() {
  negative-feedback=1/concurrency";
     let mut world = World::new(&CF.replace("maxring=1", flow));
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/500\tsmtp; x\x01delayed\x014.4.1\tdeferall not in memory");
     world.hungry(agent);
@@ -104,7 +101,7 @@ fn deferall_for_unloaded_recipient_counts_against_window() {
 fn report_about_unloaded_recipient_names_relay() {
     let mut world = World::new(&CF.replace("maxring=1", "maxring=1 rate=10/1m window-key=mx"));
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(
         agent,
@@ -122,7 +119,7 @@ fn report_about_unloaded_recipient_names_relay() {
 fn packet_job_ignores_reports_about_other_recipients() {
     let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test\t100"]);
     let counted = |action: &Action| matches!(action, Action::Statistics(_));
@@ -136,7 +133,7 @@ fn packet_job_ignores_reports_about_other_recipients() {
 fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.agent_line(agent, "1/100\t\tdeferred busy");
@@ -170,7 +167,7 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
 fn delete_of_partial_message_removes_all_of_it() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let order = Order::Delete(vec![Target::whole(1)]);
     world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let notes = |world: &World| {
@@ -185,7 +182,7 @@ fn delete_of_partial_message_removes_all_of_it() {
     world.handle(Event::Tick);
     assert_eq!(asked(&mut world).len(), 1);
     more(&mut world, &[("a.test", &[400])], None);
-    assert_eq!(notes(&world)[1].1, [400]);
+    assert_eq!(notes(&world)[1].1[..], [400]);
     world.handle(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
     world.handle(Event::Tick);
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
@@ -196,7 +193,7 @@ fn delete_of_partial_message_removes_all_of_it() {
 fn removal_of_partial_message_survives_restart() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.handle(Event::Arrived(first.clone()));
+    world.handle(Event::Arrived(Box::new(first.clone())));
     let (agent, _) = world.hungry_new_agent();
     world.agent_line(agent, "1/100\t\tdeferred busy");
     world.agent_line(agent, "1/200\t\tok3 x");
@@ -211,7 +208,7 @@ fn removal_of_partial_message_survives_restart() {
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
     orders.into_iter().for_each(|order| next.handle(Event::Override(order)));
-    next.handle(Event::Arrived(first));
+    next.handle(Event::Arrived(Box::new(first)));
     next.handle(Event::InitialScanDone);
     next.handle(Event::Tick);
     more(&mut next, &[("a.test", &[300]), ("b.test", &[400])], None);
@@ -230,7 +227,7 @@ fn held_partial_message_can_be_deleted() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     let id = SpoolId { number: 1, modified: first.modified };
-    world.handle(Event::Arrived(first));
+    world.handle(Event::Arrived(Box::new(first)));
     let order = |world: &mut World, order| {
         world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
         world.handle(Event::Tick);
@@ -249,7 +246,7 @@ fn held_partial_message_can_be_deleted() {
     world.handle(Event::Tick);
     assert_eq!(asked(&mut world).len(), 1);
     more(&mut world, &[("a.test", &[400]), ("b.test", &[500, 600])], None);
-    assert_eq!(deleted(&world)[1].1, [400, 500, 600], "in one note");
+    assert_eq!(deleted(&world)[1].1[..], [400, 500, 600], "in one note");
     assert_eq!(world.core.view().recipients(), 0);
 }
 

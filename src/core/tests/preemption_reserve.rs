@@ -17,10 +17,9 @@ fn world(keywords: &str) -> World {
 /// Recipients `from..to` of a message, each at its own host. The file has at most
 /// `unread` more.
 fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arrival {
-    let groups = (from..to).map(|n| Group {
-        channel: b"c".as_slice().into(),
-        host: format!("h{number}-{n}").into_bytes().into(),
-        offsets: vec![100 * (n + 1)],
+    let groups = (from..to).map(|n| {
+        let host = format!("h{number}-{n}");
+        Group::new(b"c", host.as_bytes(), &[100 * (n + 1)])
     });
     let mut arrival = arrival(number, groups.collect(), START, world.now);
     arrival.next_offset = (unread > 0).then_some(100 * (to + 1));
@@ -30,7 +29,7 @@ fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arri
 }
 
 fn comes(world: &mut World, number: u64, range: (u32, u32), unread: u32) {
-    world.handle(Event::Arrived(part(world, number, range, unread)));
+    world.handle(Event::Arrived(Box::new(part(world, number, range, unread))));
 }
 
 /// Requests for more of a message: its number and the maximum number of recipients.
@@ -78,7 +77,7 @@ fn preempting_message_gets_half_of_extra_pool() {
     assert!(job.starts_with("2\t"), "it preempts: {job}");
     // Half of the extra pool is 4: two for recipients in memory and two more. The minimum is 1.
     assert_eq!(asked(&mut world), [(2, 3)]);
-    let outcome = RereadResult::Read(part(&world, 2, (2, 5), 0));
+    let outcome = RereadResult::Read(Box::new(part(&world, 2, (2, 5), 0)));
     world.handle(Event::MoreRead { number: 2, outcome });
     assert_eq!(
         sequence(&mut world, agent, &mut job, 6),
@@ -113,7 +112,7 @@ fn extra_room_is_returned_as_recipients_finish() {
     comes(&mut world, 2, (0, 1), 3);
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
     assert_eq!(asked(&mut world), [(2, 4)], "half of 8, less the one that is there, and 1");
-    let outcome = RereadResult::Read(part(&world, 2, (1, 4), 0));
+    let outcome = RereadResult::Read(Box::new(part(&world, 2, (1, 4), 0)));
     world.handle(Event::MoreRead { number: 2, outcome });
     assert_eq!(sequence(&mut world, agent, &mut job, 4), "2222");
     comes(&mut world, 3, (0, 1), 1);

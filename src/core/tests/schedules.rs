@@ -10,7 +10,7 @@ const CF: &str = "c/*\n\tmaxring=1 overfeed=0 interval=10m retries=1 skew=1 expi
 
 /// A message for `c/a.test` that may be delivered at `hours` from the start on.
 fn scheduled(world: &World, number: u64, hours: u64, window: Option<&str>) -> Arrival {
-    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+    let group = Group::new(b"c", b"a.test", &[100]);
     let not_before = match hours {
         0 => 0,
         hours => (START + Duration::from_secs(hours * 3600)).seconds() as u32,
@@ -23,7 +23,7 @@ fn scheduled(world: &World, number: u64, hours: u64, window: Option<&str>) -> Ar
 impl World {
     fn scheduled(&mut self, number: u64, hours: u64, window: Option<&str>) {
         let arrival = scheduled(self, number, hours, window);
-        self.handle(Event::Arrived(arrival));
+        self.handle(Event::Arrived(Box::new(arrival)));
     }
 
     /// The messages that a new agent delivers until it is idle.
@@ -95,7 +95,7 @@ fn deadline_before_its_time_ends_scheduled_message() {
         let at = world.now.seconds() as u32 + 600;
         let deliver_by = Some(Deadline { at, returns });
         let arrival = Arrival { deliver_by, ..scheduled(&world, 1, 5, None) };
-        world.handle(Event::Arrived(arrival));
+        world.handle(Event::Arrived(Box::new(arrival)));
         world.pass_seconds(590);
         assert_eq!(world.notes(), 0);
         world.pass_seconds(20);

@@ -149,11 +149,10 @@ impl World {
     pub fn message_of_age(&mut self, number: u64, destinations: &[&str], age: Duration) {
         let groups = destinations.iter().enumerate().map(|(index, destination)| {
             let (channel, host) = destination.split_once('/').expect("channel/host");
-            let offsets = vec![100 * (index as u32 + 1)];
-            Group { channel: channel.as_bytes().into(), host: host.as_bytes().into(), offsets }
+            Group::new(channel.as_bytes(), host.as_bytes(), &[100 * (index as u32 + 1)])
         });
         let arrival = arrival(number, groups.collect(), self.now - age, self.now);
-        self.handle(Event::Arrived(arrival));
+        self.handle(Event::Arrived(Box::new(arrival)));
     }
 
     /// Adds messages with these numbers, each with one recipient for the same destination.

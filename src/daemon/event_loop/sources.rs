@@ -100,10 +100,10 @@ impl Daemon {
                 }
                 self.intake.end_scan(now);
             }
-            Completion::Read(name, found, news) => self.handle_read(now, name, *found, news),
-            Completion::ReadAgain(name, found) => self.handle_reread(now, &name, *found),
+            Completion::Read(name, found, news) => self.handle_read(now, name, found, news),
+            Completion::ReadAgain(name, found) => self.handle_reread(now, &name, found),
             Completion::ChunkRead(name, found) => {
-                let outcome = self.reread_outcome(now, &name, *found);
+                let outcome = self.reread_outcome(now, &name, found);
                 self.core.handle(now, Event::MoreRead { number: name.number(), outcome });
             }
             Completion::NoteWritten(ticket, outcome) => {

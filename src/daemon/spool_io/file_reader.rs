@@ -60,7 +60,7 @@ impl FileReader {
             Err(error) => LoadResult::Failed(error),
         };
         VerboseMessages::explain_refusal(spool, &name, &found);
-        Completion::Read(name, Box::new(found), news)
+        Completion::Read(name, found, news)
     }
 }
 

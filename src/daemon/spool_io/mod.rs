@@ -85,11 +85,11 @@ pub(crate) enum Completion {
     /// The scan has ended.
     ScanEnded(ScanEnd),
     /// A control file was read.
-    Read(SpoolName, Box<LoadResult>, FileNews),
+    Read(SpoolName, LoadResult, FileNews),
     /// The control file of a loaded message was read again.
-    ReadAgain(SpoolName, Box<LoadResult>),
+    ReadAgain(SpoolName, LoadResult),
     /// More recipients of a control file were read.
-    ChunkRead(SpoolName, Box<LoadResult>),
+    ChunkRead(SpoolName, LoadResult),
     /// Result of writing a note.
     NoteWritten(NoteTicket, io::Result<bool>),
     /// Result of sending the reports that a message owes.

@@ -142,11 +142,11 @@ impl Reader {
                 UrgentRead::New(new) => files.read_new(new),
                 UrgentRead::More(name, portion) => {
                     let found = files.reload(&name, Some(portion));
-                    Completion::ChunkRead(name, Box::new(found))
+                    Completion::ChunkRead(name, found)
                 }
                 UrgentRead::Again(name) => {
                     let found = files.reload(&name, None);
-                    Completion::ReadAgain(name, Box::new(found))
+                    Completion::ReadAgain(name, found)
                 }
             };
             self.add(done);
@@ -212,7 +212,7 @@ impl Reader {
 /// When a message arrived, and its number.
 fn age(done: &Completion) -> (Timestamp, u64) {
     match done {
-        Completion::Read(name, found, _) => match &**found {
+        Completion::Read(name, found, _) => match found {
             LoadResult::Arrival(arrival) => (arrival.created, name.number()),
             _ => (Timestamp::EPOCH, name.number()),
         },
@@ -303,7 +303,7 @@ mod tests {
             let mut read = Vec::new();
             for done in results.try_iter().flatten() {
                 let Completion::Read(name, found, _) = done else { panic!("another result") };
-                match *found {
+                match found {
                     LoadResult::Arrival(_) => assert_ne!(name.number() % 5, 0),
                     LoadResult::Malformed { moved, .. } => {
                         assert_eq!(name.number() % 5, 0);

@@ -41,6 +41,7 @@ pub use tag::{PidField, Tag};
 
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -64,6 +65,9 @@ pub struct Span {
 }
 
 /// A parsed control file: its text, and the positions of its fields.
+///
+/// The usual file has one sender, one recipient and one header block, which need no memory of their
+/// own.
 #[derive(Clone, Debug, Default)]
 pub struct ControlFile {
     /// The text of the file.
@@ -91,9 +95,9 @@ pub struct ControlFile {
     /// `T`: hosts whose threads are to be started (ETRN).
     pub etrn_hosts: Vec<Span>,
     /// `s` lines, in file order.
-    pub senders: Vec<Sender>,
+    pub senders: SmallVec<[Sender; 1]>,
     /// `r` lines, in file order, with any tag.
-    pub recipients: Vec<Recipient>,
+    pub recipients: SmallVec<[Recipient; 1]>,
     /// `X` lines, in file order, except those that are disabled by their tag.
     pub alternatives: Vec<Alternative>,
     /// Recipients that were appended, but are not enabled yet.
@@ -101,7 +105,7 @@ pub struct ControlFile {
     /// `x`: messages that this one replaces, by spool id or Message-ID.
     pub obsoletes: Vec<Span>,
     /// `m` blocks, in file order.
-    pub headers: Vec<HeaderBlock>,
+    pub headers: SmallVec<[HeaderBlock; 1]>,
     /// Offset of an `m` or `M` block that no empty line ends.
     pub unterminated_block: Option<u32>,
     /// True if that block is the end of an append that a kill has cut short.

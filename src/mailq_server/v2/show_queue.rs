@@ -20,7 +20,7 @@ use std::vec;
 use zsched_core::view::{QueuedVertex, VertexId};
 use zsched_core::why::Reason;
 use zsched_format::time::Timestamp;
-use zsched_spool::SpoolName;
+use zsched_spool::{Offsets, SpoolName};
 
 /// Maximum number of control files read per lookup.
 const MAX_FILES_PER_LOOKUP: usize = 64;
@@ -61,7 +61,7 @@ struct KnownVertex {
     vertex: VertexId,
     address: Vec<u8>,
     /// Offsets of the recipients that are still to be shown, once some have been.
-    offsets: Option<vec::IntoIter<u32>>,
+    offsets: Option<<Offsets as IntoIterator>::IntoIter>,
     /// Number of recipients that have been shown.
     shown: usize,
 }

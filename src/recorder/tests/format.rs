@@ -35,11 +35,7 @@ fn arrival(base: &str) -> Arrival {
         etrn_hosts: vec![b"a.test".as_slice().into()],
         recipients: 5,
         failed: 1,
-        groups: vec![Group {
-            channel: b"smtp".as_slice().into(),
-            host: b"\xff\0".as_slice().into(),
-            offsets: vec![300, 100, 70_000],
-        }],
+        groups: [Group::new(b"smtp", b"\xff\0", &[300, 100, 70_000])].into(),
         locked: vec![9, 10],
         next_offset: None,
         max_unread: 0,
@@ -111,11 +107,11 @@ fn events() -> Vec<Event<'static>> {
     let ended = |end| Event::AgentEnded { agent, end };
     let again = |outcome| Event::ReadAgain { number, outcome };
     let others = vec![
-        Event::Arrived(arrival("4711")),
-        Event::Arrived(arrival("04711-x")),
+        Event::Arrived(Box::new(arrival("4711"))),
+        Event::Arrived(Box::new(arrival("04711-x"))),
         Event::InitialScanDone,
         Event::ChangedOnDisk { number },
-        again(RereadResult::Read(arrival("4711"))),
+        again(RereadResult::Read(Box::new(arrival("4711")))),
         again(RereadResult::Gone),
         again(RereadResult::Malformed(ControlFileError::new(3, "spoilt"))),
         again(RereadResult::Failed(ErrorKind::WouldBlock)),
@@ -185,7 +181,7 @@ fn the_format_has_not_changed() {
     }
     let events = digest.value();
     let mut core = Scheduler::new(settings(1), config(rehearsal::CONFIGS[0]));
-    core.handle(START, Event::Arrived(arrival("4711")));
+    core.handle(START, Event::Arrived(Box::new(arrival("4711"))));
     while core.poll().is_some() {}
     let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
     let found =

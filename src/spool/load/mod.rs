@@ -36,7 +36,7 @@ use zsched_format::time::Timestamp;
 #[derive(Debug)]
 pub enum LoadResult {
     /// The file is valid.
-    Arrival(Arrival),
+    Arrival(Box<Arrival>),
     /// There is no regular file of this name.
     Nothing,
     /// A living process with this pid has locked one of the recipients.
@@ -215,7 +215,7 @@ pub fn move_aside_if_malformed(
     move_away: impl FnOnce() -> io::Result<PathBuf>,
 ) -> LoadResult {
     match loaded {
-        Ok(arrival) => LoadResult::Arrival(arrival),
+        Ok(arrival) => LoadResult::Arrival(Box::new(arrival)),
         Err(LoadError::Locked(pid)) => LoadResult::Locked(pid),
         Err(LoadError::NoQueue) => LoadResult::NoQueue,
         Err(LoadError::Failed(error)) => match error.downcast() {

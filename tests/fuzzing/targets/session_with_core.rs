@@ -151,6 +151,6 @@ pub fn core() -> Scheduler {
     let mut core = Scheduler::new(Settings::default(), Rc::new(config));
     let file = parse(TEXT.into()).expect("a good control file");
     let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
-    core.handle(NOW, Event::Arrived(Arrival::new(name, &file, NOW, NOW)));
+    core.handle(NOW, Event::Arrived(Box::new(Arrival::new(name, &file, NOW, NOW))));
     core
 }

@@ -288,7 +288,7 @@ pub(super) mod tests {
             modified: CAME,
             created,
             destination: Destination::new(b"smtp", b"h"),
-            offsets: offsets.to_vec(),
+            offsets: offsets.into(),
             verdict: StatusVerdict::Report(Word::Ok3),
             attempt: Some(Attempt { pid: Some(812), began }),
             others: 0,

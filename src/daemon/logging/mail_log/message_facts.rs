@@ -5,6 +5,7 @@
 
 use foldhash::fast::RandomState;
 use hashlink::LinkedHashMap;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -22,8 +23,8 @@ const MAX_SIZE: usize = 4 << 20;
 const MAX_FILLED_SIZE: usize = MAX_SIZE - MAX_SIZE / 16;
 /// Size of the entry of a message in the map, in bytes.
 ///
-/// It includes what three blocks of memory cost besides.
-const ENTRY_SIZE: usize = 96;
+/// It includes what two blocks of memory cost besides.
+const ENTRY_SIZE: usize = 80;
 /// Age below which facts are not dropped for those that the reader adds.
 ///
 /// Most facts of new mail are used within this time. If the reader dropped them, none of those of a
@@ -31,8 +32,6 @@ const ENTRY_SIZE: usize = 96;
 const MIN_AGE: Duration = Duration::from_secs(5);
 /// Maximum number of recipients of a message that the reader adds.
 const MAX_ADDED_RECIPIENTS: usize = 16;
-/// Size of the Message-ID and the addresses of most messages, in bytes.
-const USUAL_TEXT_SIZE: usize = 128;
 /// Maximum number of appended bytes read at a time.
 const MAX_APPENDED_READ: u64 = 1 << 20;
 
@@ -108,7 +107,7 @@ pub(super) struct MessageFacts {
     text: Box<[u8]>,
     message_id: Option<Span>,
     /// In the order of their offsets.
-    recipients: Box<[RecipientFacts]>,
+    recipients: SmallVec<[RecipientFacts; 1]>,
     /// Number of bytes of the control file searched for `d` lines.
     seen: u64,
     /// Notary data of the last `d` line of each recipient.
@@ -163,7 +162,7 @@ impl FactsCache {
 
 impl MessageFacts {
     fn new(name: SpoolName, modified: Timestamp, file: &ControlFile) -> MessageFacts {
-        let mut text = Vec::with_capacity(USUAL_TEXT_SIZE);
+        let mut text = TextBuffer::new();
         let message_id = control_file::message_id(file);
         let message_id = message_id.map(|id| append(&mut text, id.as_bytes()));
         // Recipients of one sender follow each other.
@@ -183,7 +182,6 @@ impl MessageFacts {
         };
         let recipients = file.recipients.iter().map(&mut of_recipient).collect();
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
-        // A copy, since a block that is cut to its size leaves a gap behind it.
         let text = Box::from(&text[..]);
         let (added, notes) = (Instant::now(), BTreeMap::new());
         MessageFacts { name, modified, added, text, message_id, recipients, seen, notes }
@@ -191,7 +189,11 @@ impl MessageFacts {
 
     /// Memory that they take, in bytes, with their entries in the cache.
     fn size(&self) -> usize {
-        ENTRY_SIZE + size_of::<MessageFacts>() + self.text.len() + size_of_val(&self.recipients[..])
+        let recipients = match self.recipients.spilled() {
+            true => self.recipients.capacity() * size_of::<RecipientFacts>(),
+            false => 0,
+        };
+        ENTRY_SIZE + size_of::<MessageFacts>() + self.text.len() + recipients
     }
 
     fn has_reached(&self, recipient: u32) -> bool {
@@ -255,8 +257,11 @@ impl MessageFacts {
     }
 }
 
+/// Buffer for Message-ID and addresses. Those of most messages fit into it.
+type TextBuffer = SmallVec<[u8; 256]>;
+
 /// Appends a value. Returns where it is.
-fn append(text: &mut Vec<u8>, value: &[u8]) -> Span {
+fn append(text: &mut TextBuffer, value: &[u8]) -> Span {
     let start = text.len() as u32;
     text.extend_from_slice(value);
     Span { start, end: text.len() as u32 }

@@ -10,7 +10,7 @@ use zsched_core::{Destination, StatusRecord, StatusVerdict};
 use zsched_format::status_log::{DeliveryStatus, ReportLine};
 use zsched_format::time::{Timestamp, format_time};
 use zsched_spool::report::{RefusedRecipient, SendResult, SentReport};
-use zsched_spool::{SpoolId, SpoolName};
+use zsched_spool::{Offsets, SpoolId, SpoolName};
 
 /// Composer of lines about reports, owned by the reporter.
 pub(crate) struct ReportLines {
@@ -50,7 +50,7 @@ impl ReportLines {
                 modified: result.modified,
                 created: Timestamp::from_seconds(recipient.time).max(result.modified),
                 destination: Destination::new(&recipient.channel, &recipient.host),
-                offsets: Vec::new(),
+                offsets: Offsets::new(),
                 verdict: StatusVerdict::FinishedElsewhere,
                 attempt: None,
                 others: 0,

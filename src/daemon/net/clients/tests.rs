@@ -276,7 +276,7 @@ fn long_answers_wait_for_slots_and_short_ones_do_not() {
     let (mut world, _folder) = World::with_accounts(1, "root:sekret:ALL:\n");
     let (mut first, mut second) = (world.log_in("sekret"), world.log_in("sekret"));
     // The answer needs a lookup first: addresses of this message.
-    world.core.handle(NOW, Event::Arrived(arrival(7)));
+    world.core.handle(NOW, Event::Arrived(Box::new(arrival(7))));
     assert!(world.ask(&mut first, "SHOW THREAD c h\n").starts_with("+OK until LF.LF\n"));
     assert_eq!(world.clients.take_demands().len(), 1);
     let begun = world.ask(&mut second, "SHOW QUEUE THREADS\n");
@@ -298,7 +298,7 @@ fn long_answers_wait_for_slots_and_short_ones_do_not() {
 #[test]
 fn control_socket_does_not_wait_for_dumps() {
     let mut world = World::new(4);
-    (1..=2000).for_each(|number| world.core.handle(NOW, Event::Arrived(arrival(number))));
+    (1..=2000).for_each(|number| world.core.handle(NOW, Event::Arrived(Box::new(arrival(number)))));
     let mut readers: Vec<UnixStream> = (0..MAX_CLIENTS - 1).map(|_| world.connect()).collect();
     // Their dumps start, and they read nothing.
     (0..20).for_each(|_| world.serve());
@@ -398,7 +398,7 @@ fn order_about_message_being_read_waits_for_it() {
         assert!(!world.clients.have_output(), "it waits");
     }
     assert!(world.clients.until_timeout().expect("a client") <= MAX_FETCH_WAIT);
-    world.core.handle(NOW, Event::Arrived(arrival(7)));
+    world.core.handle(NOW, Event::Arrived(Box::new(arrival(7))));
     world.clients.serve(&world.core, &OnDisk(None), NOW);
     let demands = world.clients.take_demands();
     let [(0, Demand::Order { order, .. })] = &demands[..] else { panic!("{demands:?}") };
@@ -419,7 +419,7 @@ impl BacklogView for OnDisk {
 }
 
 fn arrival(number: u64) -> Arrival {
-    let group = Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] };
+    let group = Group::new(b"c", b"h", &[100]);
     Arrival::of_groups(SpoolName::plain(HashFolder::TOP, number), NOW, NOW, vec![group])
 }
 

@@ -146,7 +146,7 @@ fn destination(context: &SessionContext<'_>, queued: &QueuedVertex<'_>) -> Messa
         attempts: queued.vertex.attempts.into(),
         place: queued.place().to_string(),
         expires: queued.expiry().map(seconds),
-        offsets,
+        offsets: offsets.into_vec(),
         wait: wait(context, &context.scheduler.view().why_vertex(queued), true),
     }
 }

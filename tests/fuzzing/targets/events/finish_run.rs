@@ -47,7 +47,7 @@ pub fn finish_run(mut world: World) {
 /// Makes all mail due. Agents may have put off hosts until the year 2262.
 fn make_all_due(world: &mut World) {
     let groups = world.model.messages.values().flat_map(|message| &message.arrival.groups);
-    let hosts: BTreeSet<Box<[u8]>> = groups.map(|group| group.host.clone()).collect();
+    let hosts: BTreeSet<_> = groups.map(|group| group.host.clone()).collect();
     for host in hosts {
         world.send_event(Event::Etrn(&host));
     }
@@ -71,8 +71,9 @@ fn answer(world: &mut World) -> bool {
     }
     for name in rereads {
         let message = world.model.messages.get(&name.number());
-        let outcome = message
-            .map_or(RereadResult::Gone, |message| RereadResult::Read(message.again(|_| false)));
+        let outcome = message.map_or(RereadResult::Gone, |message| {
+            RereadResult::Read(Box::new(message.again(|_| false)))
+        });
         world.read_again(name.number(), outcome);
     }
     acted

@@ -24,7 +24,7 @@ impl ModelMessage {
         let mut arrival = self.arrival.clone();
         let is_open = |offset: &u32| self.open.contains(offset) && !is_marked(*offset);
         for group in &mut arrival.groups {
-            group.offsets.retain(is_open);
+            group.offsets.retain(|offset| is_open(offset));
         }
         arrival.groups.retain(|group| !group.offsets.is_empty());
         arrival

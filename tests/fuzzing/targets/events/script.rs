@@ -16,7 +16,7 @@ use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
 use zsched_spool::report::UnreportedRest;
-use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
+use zsched_spool::{Arrival, Group, Groups, HashFolder, Spool, SpoolId, SpoolName};
 
 /// DestinationPattern of recipients.
 const DESTINATIONS: [(&str, &str); 8] = [
@@ -190,19 +190,18 @@ impl Script<'_> {
             _ => number.to_string(),
         };
         let name = SpoolName::new(HashFolder::TOP, base.as_bytes()).expect("a name");
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups = Groups::new();
         let mut offset = 100;
         for _ in 0..(shape & 3) {
             let (channel, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
-            let (channel, host): (Box<[u8]>, Box<[u8]>) =
-                (channel.as_bytes().into(), host.as_bytes().into());
-            if groups.iter().any(|group| group.channel == channel && group.host == host) {
+            let mut group = Group::new(channel.as_bytes(), host.as_bytes(), &[]);
+            if groups.iter().any(|g| (&g.channel, &g.host) == (&group.channel, &group.host)) {
                 continue;
             }
             let count = [1, 1, 2, 12][self.draw.below(4)];
-            let offsets: Vec<u32> = (0..count).map(|index| offset + 100 * index).rev().collect();
+            group.offsets.extend((0..count).map(|index| offset + 100 * index).rev());
             offset += 100 * count;
-            groups.push(Group { channel, host, offsets });
+            groups.push(group);
         }
         let age = AGES[self.draw.below(AGES.len())];
         let modified = Timestamp::from_seconds(self.world.now.seconds() - age);
@@ -359,8 +358,10 @@ impl Script<'_> {
         let choice = self.draw.below(6);
         let error = ERRORS[self.draw.below(ERRORS.len())];
         match (self.world.model.messages.get(&number), choice) {
-            (Some(message), 0 | 1) => RereadResult::Read(message.again(|_| false)),
-            (Some(message), 2) => RereadResult::Read(message.again(|offset| offset % 200 == 0)),
+            (Some(message), 0 | 1) => RereadResult::Read(Box::new(message.again(|_| false))),
+            (Some(message), 2) => {
+                RereadResult::Read(Box::new(message.again(|offset| offset % 200 == 0)))
+            }
             (_, 3) => RereadResult::Gone,
             (_, 4) => RereadResult::Malformed(ControlFileError::new(0, "spoilt")),
             _ => RereadResult::Failed(error),

@@ -127,7 +127,7 @@ impl World {
         if self.core.view().number_state(number) == NumberState::Unknown {
             self.model.messages.insert(number, ModelMessage::new(arrival.clone()));
         }
-        self.send_event(Event::Arrived(arrival));
+        self.send_event(Event::Arrived(Box::new(arrival)));
     }
 
     /// Sends a line of an agent, and applies its effect to the model.
