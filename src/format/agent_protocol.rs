@@ -13,7 +13,6 @@
 //! ```
 
 use crate::control_file::Tag;
-use std::str::FromStr;
 
 /// The line that requests work, without its line end.
 pub const HUNGRY: &str = "#hungry";
@@ -198,10 +197,13 @@ fn parse_comment(line: &[u8]) -> AgentLine<'_> {
 }
 
 /// The number that a text begins with, and the text after it.
-pub fn leading_number<N: FromStr>(text: &[u8]) -> Option<(N, &[u8])> {
+pub fn leading_number<N: TryFrom<u64>>(text: &[u8]) -> Option<(N, &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
-    Some((number, &text[end..]))
+    let (digits, rest) = text.split_at(end);
+    let append =
+        |number: u64, digit: &u8| number.checked_mul(10)?.checked_add(u64::from(digit - b'0'));
+    let number = digits.iter().try_fold(0, append).filter(|_| end > 0)?;
+    Some((N::try_from(number).ok()?, rest))
 }
 
 /// The texts before and after the first such byte.

@@ -181,16 +181,18 @@ impl SpoolName {
 
     /// The path below `transport/` and `queue/`, as in job lines and MAILQ.
     pub fn path(&self) -> String {
-        self.to_string()
+        let mut path = self.folder.to_string();
+        match &self.custom_base {
+            Some(odd) => path.push_str(odd),
+            None => path.push_str(itoa::Buffer::new().format(self.number)),
+        }
+        path
     }
 }
 
 impl fmt::Display for SpoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.custom_base {
-            Some(odd) => write!(f, "{}{odd}", self.folder),
-            None => write!(f, "{}{}", self.folder, self.number),
-        }
+        f.write_str(&self.path())
     }
 }
 
