@@ -41,7 +41,7 @@ def limit(tools, parent, messages, processes, *options):
     """What the file system allows: the output of `limit`, as a dictionary."""
     with scratch(parent) as folder:
         command = [tools / "limit", str(messages), str(processes), *options]
-        output = subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
+        output = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE).stdout
         return json.loads(output)
 
 
