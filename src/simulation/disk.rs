@@ -10,7 +10,6 @@
 use super::jobs::{Jobs, SharedSteps};
 use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;
-use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -167,8 +166,8 @@ impl WriteRequest {
         waiting: &mut VecDeque<WriteRequest>,
         count: usize,
         random: &mut fastrand::Rng,
-    ) -> SmallVec<[WriteRequest; 1]> {
-        let mut taken = SmallVec::<[WriteRequest; 1]>::new();
+    ) -> Vec<WriteRequest> {
+        let mut taken: Vec<WriteRequest> = Vec::new();
         for _ in 0..count.min(waiting.len()) {
             let chosen =
                 waiting[random.usize(0..waiting.len().min(MAX_CONCURRENT_WRITES))].message();

@@ -449,7 +449,7 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.kill_while(true);
         }
         let at = self.at();
-        let mut events = Vec::with_capacity(1);
+        let mut events = Vec::new();
         let event = match request {
             WriteRequest::Note(note) => {
                 let outcome = self.note(&note, None).map_err(|error| error.kind());

@@ -4,9 +4,8 @@ use super::{SpoolName, alternatives, note};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
-use std::ops::Range;
 use zsched_format::control_file::notify::Notify;
-use zsched_format::control_file::{ControlFile, ControlFileError, Quad, Recipient, Span, Tag};
+use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use zsched_format::priority::{self, DEFAULT_PRIORITY};
 use zsched_format::schedule::DayWindow;
 use zsched_format::time::Timestamp;
@@ -190,7 +189,6 @@ impl Arrival {
         modified: Timestamp,
         created: Timestamp,
     ) -> Arrival {
-        let lower_case = |host: &Span| file.get(*host).to_ascii_lowercase().into();
         let with_tag = |tag| file.recipients.iter().filter(move |r| r.tag == tag);
         Arrival {
             name,
@@ -205,7 +203,7 @@ impl Arrival {
             first_undeliverable: file.undeliverable_lines.first().cloned(),
             has_alternatives: alternatives::are_left(file),
             last_recipient: file.recipients.last().map_or(0, |recipient| recipient.offset),
-            etrn_hosts: file.etrn_hosts.iter().map(lower_case).collect(),
+            etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,
             failed: with_tag(Tag::Failed).count() as u32,
             groups: group(file),
@@ -304,59 +302,52 @@ fn group(file: &ControlFile) -> Groups {
             Groups::new()
         };
     }
-    let pending = || file.recipients.iter().filter(|recipient| recipient.tag == Tag::Pending);
-    // All quads are copied into one block of memory.
-    let mut quads: Vec<u8> = Vec::new();
-    pending().for_each(|recipient| quads.extend_from_slice(&file.text[extent(&recipient.quad)]));
-    quads.make_ascii_lowercase();
-    let mut rest = &quads[..];
-    let mut next_line = |recipient: &Recipient| {
-        let text;
-        (text, rest) = rest.split_at(extent(&recipient.quad).len());
-        Line::new(recipient, text)
-    };
-    let mut to_do: Vec<Line<'_>> = pending().map(&mut next_line).collect();
-    to_do.sort_by(|a, b| a.destination().cmp(&b.destination()).then_with(|| b.text.cmp(a.text)));
+    let mut to_do: Vec<Line> = file
+        .recipients
+        .iter()
+        .filter(|recipient| recipient.tag == Tag::Pending)
+        .map(|recipient| Line::new(file, recipient))
+        .collect();
+    to_do.sort_by(|a, b| a.destination().cmp(&b.destination()).then_with(|| b.text.cmp(&a.text)));
     to_do
         .chunk_by(|a, b| a.destination() == b.destination())
-        .map(|lines| {
-            let (channel, host) = lines[0].destination();
-            let offsets = lines.iter().map(|line| line.offset).collect();
-            Group { channel: channel.into(), host: host.into(), offsets }
+        .map(|lines| Group {
+            channel: lines[0].destination().0.into(),
+            host: lines[0].destination().1.into(),
+            offsets: lines.iter().map(|line| line.offset).collect(),
         })
         .collect()
 }
 
-/// Where a quad is in the text of its file.
-fn extent(quad: &Quad) -> Range<usize> {
-    quad.channel.start as usize..quad.privilege.end as usize
-}
-
 /// A recipient's quad in lower case.
-struct Line<'q> {
+struct Line {
     offset: u32,
-    text: &'q [u8],
+    text: Box<[u8]>,
     channel_end: usize,
     host_start: usize,
     host_end: usize,
 }
 
-impl<'q> Line<'q> {
-    fn new(recipient: &Recipient, text: &'q [u8]) -> Line<'q> {
+impl Line {
+    fn new(file: &ControlFile, recipient: &Recipient) -> Line {
         let quad = &recipient.quad;
         let start = quad.channel.start as usize;
         Line {
             offset: recipient.offset,
-            text,
+            text: lower_case(&file.text[start..quad.privilege.end as usize]),
             channel_end: quad.channel.end as usize - start,
             host_start: quad.host.start as usize - start,
             host_end: quad.host.end as usize - start,
         }
     }
 
-    fn destination(&self) -> (&'q [u8], &'q [u8]) {
+    fn destination(&self) -> (&[u8], &[u8]) {
         (&self.text[..self.channel_end], &self.text[self.host_start..self.host_end])
     }
+}
+
+fn lower_case(bytes: &[u8]) -> Box<[u8]> {
+    bytes.to_ascii_lowercase().into()
 }
 
 #[cfg(test)]

@@ -181,18 +181,17 @@ impl SpoolName {
 
     /// The path below `transport/` and `queue/`, as in job lines and MAILQ.
     pub fn path(&self) -> String {
-        let mut path = self.folder.to_string();
-        match &self.custom_base {
-            Some(odd) => path.push_str(odd),
-            None => path.push_str(itoa::Buffer::new().format(self.number)),
-        }
-        path
+        self.to_string()
     }
 }
 
 impl fmt::Display for SpoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.path())
+        self.folder.fmt(f)?;
+        match &self.custom_base {
+            Some(odd) => f.write_str(odd),
+            None => f.write_str(itoa::Buffer::new().format(self.number)),
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use crate::queue::{Diagnosis, MessageFlag, MessageId, Queue, VertexId, VertexSta
 use log::Level;
 use smallvec::smallvec;
 use std::rc::Rc;
-use std::sync::Arc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::control_file::Tag;
 use zsched_spool::note::OutcomeKind;
@@ -248,16 +247,11 @@ impl Notes {
         let content = NoteContent {
             offsets: smallvec![report.offset],
             occasion,
-            notary: shared(report.notary),
-            text: shared(report.message),
+            notary: report.notary.into(),
+            text: report.message.into(),
         };
         self.note(queue, cx, message, content);
     }
-}
-
-/// A copy for several owners. The usual empty text needs no memory.
-fn shared(text: &[u8]) -> Arc<[u8]> {
-    if text.is_empty() { Arc::default() } else { text.into() }
 }
 
 /// The diagnosis in a report.
