@@ -40,6 +40,14 @@ pub enum Timer {
     Window(WindowId),
 }
 
+/// The earlier of two times, or the one that there is.
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// All timers, the soonest first.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Timers {
@@ -105,7 +113,8 @@ impl Timers {
     }
 
     pub fn next(&self) -> Option<Timestamp> {
-        self.firsts().into_iter().flatten().min()
+        let [threads, unshifted, others] = self.firsts();
+        earlier(earlier(threads, unshifted), others)
     }
 
     /// The soonest timer of each set.

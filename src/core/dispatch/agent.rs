@@ -17,6 +17,7 @@ use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::window::DeliverySignal;
 use crate::queue::{Destination, RingId, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use zsched_format::log_limiter::LogLimiter;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -178,8 +179,11 @@ impl Agent {
 /// All agents.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Agents {
-    /// In ascending order of their ids, which are mostly consecutive.
+    /// In ascending order of their ids.
     by_id: Vec<(AgentId, Box<Agent>)>,
+    /// Index at which an agent was found last. Mostly the next call is for the same agent.
+    #[serde(skip)]
+    found_at: Cell<usize>,
     last: u64,
     /// Agents in the pools of all rings.
     pub idle_count: usize,
@@ -214,13 +218,13 @@ impl Agents {
 
     /// The index of an agent.
     fn position(&self, id: AgentId) -> Option<usize> {
-        // If none has ended since the first one was started, each is as far from it as its id.
-        let first = self.by_id.first()?.0;
-        let guess = id.0.checked_sub(first.0)? as usize;
-        match self.by_id.get(guess) {
-            Some((found, _)) if *found == id => Some(guess),
-            _ => self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok(),
+        let index = self.found_at.get();
+        if self.by_id.get(index).is_some_and(|(found, _)| *found == id) {
+            return Some(index);
         }
+        let index = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.found_at.set(index);
+        Some(index)
     }
 
     /// Sets the state of an agent.

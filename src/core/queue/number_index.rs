@@ -5,8 +5,7 @@
 
 use crate::queue::MessageId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
+use std::collections::VecDeque;
 
 /// Maximum number of entries in a block. Each insertion moves half of them.
 const MAX_BLOCK_LEN: usize = 256;
@@ -14,14 +13,16 @@ const MAX_BLOCK_LEN: usize = 256;
 /// An ordered map of numbers to messages.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct NumberIndex {
-    /// Blocks that are not empty, by the lowest number that may be in them; 0 in the first one.
-    blocks: BTreeMap<u64, Block>,
+    /// Blocks that are not empty, in ascending order of their numbers.
+    blocks: VecDeque<Block>,
     length: usize,
 }
 
 /// Entries in ascending order of their numbers.
 #[derive(Default, Serialize, Deserialize)]
 struct Block {
+    /// The lowest number that may be in it. Those before it are in the former block.
+    from: u64,
     numbers: Vec<u64>,
     ids: Vec<MessageId>,
 }
@@ -32,26 +33,28 @@ impl NumberIndex {
     }
 
     pub(super) fn get(&self, number: u64) -> Option<MessageId> {
-        let (_, block) = self.blocks.range(..=number).next_back()?;
+        let block = &self.blocks[self.block_of(number)?];
         let place = block.numbers.binary_search(&number).ok()?;
         Some(block.ids[place])
     }
 
     /// The message with the lowest number that is `number` or higher.
     pub(super) fn at_or_after(&self, number: u64) -> Option<MessageId> {
-        let block = self.blocks.range(..=number).next_back().map(|(_, block)| block);
+        let block = self.block_of(number);
         let place = |block: &Block| block.numbers.partition_point(|other| *other < number);
-        let in_block = block.and_then(|block| block.ids.get(place(block)));
-        let next = || self.blocks.range((Excluded(number), Unbounded)).next()?.1.ids.first();
+        let in_block = block.map(|index| &self.blocks[index]);
+        let in_block = in_block.and_then(|block| block.ids.get(place(block)));
+        let next = || self.blocks.get(block.map_or(0, |index| index + 1))?.ids.first();
         in_block.or_else(next).copied()
     }
 
     /// Adds a message. Returns the former one with the number.
     pub(super) fn insert(&mut self, number: u64, id: MessageId) -> Option<MessageId> {
-        let block = match self.blocks.range_mut(..=number).next_back() {
-            Some((_, block)) => block,
-            None => self.blocks.entry(0).or_default(),
-        };
+        let index = self.block_of(number).unwrap_or_else(|| {
+            self.blocks.push_front(Block::default());
+            0
+        });
+        let block = &mut self.blocks[index];
         let place = match block.numbers.binary_search(&number) {
             Ok(place) => return Some(std::mem::replace(&mut block.ids[place], id)),
             Err(place) => place,
@@ -69,19 +72,26 @@ impl NumberIndex {
         } else {
             block.insert(place, number, id);
         }
-        self.blocks.insert(upper.numbers[0], upper);
+        upper.from = upper.numbers[0];
+        self.blocks.insert(index + 1, upper);
         None
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<MessageId> {
-        let (first, block) = self.blocks.range_mut(..=number).next_back()?;
+        let index = self.block_of(number)?;
+        let block = &mut self.blocks[index];
         let place = block.numbers.binary_search(&number).ok()?;
-        let (first, id) = (*first, block.remove(place));
+        let id = block.remove(place);
         self.length -= 1;
         if block.numbers.is_empty() {
-            self.blocks.remove(&first);
+            self.blocks.remove(index);
         }
         Some(id)
+    }
+
+    /// The index of the block that a number may be in.
+    fn block_of(&self, number: u64) -> Option<usize> {
+        self.blocks.partition_point(|block| block.from <= number).checked_sub(1)
     }
 }
 
@@ -92,7 +102,8 @@ impl Block {
     }
 
     fn split_off(&mut self, place: usize) -> Block {
-        Block { numbers: self.numbers.split_off(place), ids: self.ids.split_off(place) }
+        let (numbers, ids) = (self.numbers.split_off(place), self.ids.split_off(place));
+        Block { from: 0, numbers, ids }
     }
 
     fn remove(&mut self, place: usize) -> MessageId {
@@ -109,6 +120,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     /// Compares the index with a `BTreeMap` under random operations.
     #[test]
@@ -149,6 +161,6 @@ mod tests {
             index.insert(7 * number, MessageId::FIRST);
         }
         assert_eq!(index.blocks.len(), 10);
-        assert!(index.blocks.values().all(|block| block.numbers.capacity() == MAX_BLOCK_LEN));
+        assert!(index.blocks.iter().all(|block| block.numbers.capacity() == MAX_BLOCK_LEN));
     }
 }
