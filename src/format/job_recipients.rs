@@ -132,20 +132,22 @@ impl IndexedControlFile {
         tag_of: impl Fn(&Recipient) -> Tag,
     ) -> Vec<Recipient> {
         let all = &self.control.recipients;
-        let among: Vec<&Recipient> = match (only, &self.by_host, scope.host_of(host)) {
+        let of = |recipients: &mut dyn Iterator<Item = &'a Recipient>| {
+            scope.select(&self.control, recipients, host, tag_of)
+        };
+        match (only, &self.by_host, scope.host_of(host)) {
             (Some(only), ..) => {
                 let mut offsets: Vec<u32> = only.iter().collect();
                 offsets.sort_unstable();
                 offsets.dedup();
-                offsets.iter().filter_map(|offset| self.control.recipient_at(*offset)).collect()
+                of(&mut offsets.iter().filter_map(|offset| self.control.recipient_at(*offset)))
             }
             (None, Some(by_host), Some(host)) => {
                 let found = by_host.get(&host.to_ascii_lowercase()[..]);
-                found.into_iter().flatten().map(|index| &all[*index as usize]).collect()
+                of(&mut found.into_iter().flatten().map(|index| &all[*index as usize]))
             }
-            _ => all.iter().collect(),
-        };
-        scope.select(&self.control, among.into_iter(), host, tag_of)
+            _ => of(&mut all.iter()),
+        }
     }
 }
 

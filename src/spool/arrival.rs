@@ -4,6 +4,7 @@ use super::{SpoolName, alternatives, note};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use zsched_format::priority::{self, DEFAULT_PRIORITY};
@@ -302,7 +303,7 @@ fn group(file: &ControlFile) -> Groups {
             Groups::new()
         };
     }
-    let mut to_do: Vec<Line> = file
+    let mut to_do: Vec<Line<'_>> = file
         .recipients
         .iter()
         .filter(|recipient| recipient.tag == Tag::Pending)
@@ -320,21 +321,23 @@ fn group(file: &ControlFile) -> Groups {
 }
 
 /// A recipient's quad in lower case.
-struct Line {
+struct Line<'f> {
     offset: u32,
-    text: Box<[u8]>,
+    text: Cow<'f, [u8]>,
     channel_end: usize,
     host_start: usize,
     host_end: usize,
 }
 
-impl Line {
-    fn new(file: &ControlFile, recipient: &Recipient) -> Line {
+impl<'f> Line<'f> {
+    fn new(file: &'f ControlFile, recipient: &Recipient) -> Line<'f> {
         let quad = &recipient.quad;
         let start = quad.channel.start as usize;
+        let text = &file.text[start..quad.privilege.end as usize];
+        let has_upper_case = text.iter().any(u8::is_ascii_uppercase);
         Line {
             offset: recipient.offset,
-            text: lower_case(&file.text[start..quad.privilege.end as usize]),
+            text: if has_upper_case { text.to_ascii_lowercase().into() } else { text.into() },
             channel_end: quad.channel.end as usize - start,
             host_start: quad.host.start as usize - start,
             host_end: quad.host.end as usize - start,

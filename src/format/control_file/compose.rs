@@ -105,7 +105,7 @@ impl Address {
         for (what, word) in
             [("channel", &self.channel), ("host", &self.host), ("address", &self.user)]
         {
-            push_word(out, check_one_line(what, word)?);
+            push_word(out, what, word)?;
             out.push(b' ');
         }
         out.extend_from_slice(itoa::Buffer::new().format(self.privilege).as_bytes());
@@ -231,9 +231,9 @@ fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
 
 /// Checks that the text is one line. CR is not a line end here, but is one for agents and reports.
 fn check_one_line<'a>(what: &str, text: &'a str) -> io::Result<&'a str> {
-    match memchr::memchr3(b'\n', b'\r', b'\0', text.as_bytes()) {
-        Some(_) => Err(invalid(&format!("the {what} has a line end or NUL in it"))),
-        None => Ok(text),
+    match text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\0')) {
+        true => Err(invalid(&format!("the {what} has a line end or NUL in it"))),
+        false => Ok(text),
     }
 }
 
@@ -251,11 +251,14 @@ fn invalid(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, reason)
 }
 
-/// Quotes a word that would not be parsed as one word.
-fn push_word(out: &mut Vec<u8>, word: &str) {
+/// Writes a word, in quotes if it would not be parsed as one word.
+fn push_word(out: &mut Vec<u8>, what: &str, word: &str) -> io::Result<()> {
+    let is_plain = |byte: u8| byte > b' ' && !matches!(byte, b'"' | b'\\');
     if word.is_empty() {
         out.push(b'-');
-    } else if word.bytes().any(|byte| b" \t\"\\".contains(&byte)) && !reads_back_as_one(word) {
+    } else if word.bytes().all(is_plain) || reads_back_as_one(check_one_line(what, word)?) {
+        out.extend_from_slice(word.as_bytes());
+    } else {
         out.push(b'"');
         for byte in word.bytes() {
             if matches!(byte, b'"' | b'\\') {
@@ -264,9 +267,8 @@ fn push_word(out: &mut Vec<u8>, word: &str) {
             out.push(byte);
         }
         out.push(b'"');
-    } else {
-        out.extend_from_slice(word.as_bytes());
     }
+    Ok(())
 }
 
 fn reads_back_as_one(word: &str) -> bool {
