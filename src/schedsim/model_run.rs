@@ -12,8 +12,8 @@ use zsched_config::Config;
 use zsched_core::Settings;
 use zsched_format::time::Timestamp;
 use zsched_simulation::hosts::Hosts;
-use zsched_simulation::{Delays, Simulation, SimulationSetup, disk};
-use zsched_spool::{Arrival, HashFolder};
+use zsched_simulation::{Delays, Simulation, SimulationSetup};
+use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// Duration of a write to the spool. Randomness may double it.
 const WRITE_DELAY: Duration = Duration::from_millis(1);
@@ -60,7 +60,7 @@ pub(crate) fn run(
         }
         simulation.run_until(*time);
         progress.set_time(time.since(start));
-        let name = disk::name(number, HashFolder::TOP);
+        let name = SpoolName::plain(HashFolder::TOP, number);
         simulation.submit(name, control_file(number, arrival), true, true);
         simulation.disk.set_received(number, arrival.modified);
     }
@@ -108,7 +108,7 @@ mod tests {
         let start = Timestamp::from_seconds(1_795_255_200);
         let text = "i 7\ns l - a 0\nr           c a.test u 0\nr           c b.test u 0\nm\n\n";
         let file = control_file::parse(text.into()).expect("a good control file");
-        let arrival = Arrival::new(disk::name(7, HashFolder::TOP), &file, start, start);
+        let arrival = Arrival::new(SpoolName::plain(HashFolder::TOP, 7), &file, start, start);
         let mut model = AgentModel::default();
         let report = |text: &str| RecordedOutcome::Report(text.as_bytes().into());
         let [a, b] = [0, 1].map(|index: usize| arrival.groups[index].offsets[0]);

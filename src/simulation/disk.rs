@@ -159,6 +159,25 @@ impl WriteRequest {
         }
     }
 
+    /// Takes the request that the writer carries out next.
+    pub(crate) fn take_one(
+        waiting: &mut VecDeque<WriteRequest>,
+        random: &mut fastrand::Rng,
+    ) -> Option<WriteRequest> {
+        let chosen = WriteRequest::choose(waiting, random)?;
+        waiting.remove(chosen)
+    }
+
+    /// Chooses the first request of a message that has one among those carried out at once.
+    fn choose(waiting: &VecDeque<WriteRequest>, random: &mut fastrand::Rng) -> Option<usize> {
+        let at_once = waiting.len().min(MAX_CONCURRENT_WRITES);
+        if at_once == 0 {
+            return None;
+        }
+        let chosen = waiting[random.usize(0..at_once)].message();
+        waiting.iter().position(|request| request.message() == chosen)
+    }
+
     /// Takes up to `count` requests that the writer may be carrying out at the same time.
     ///
     /// Those about one message are carried out in their order, one after the other.
@@ -169,11 +188,10 @@ impl WriteRequest {
     ) -> Vec<WriteRequest> {
         let mut taken: Vec<WriteRequest> = Vec::new();
         for _ in 0..count.min(waiting.len()) {
-            let chosen =
-                waiting[random.usize(0..waiting.len().min(MAX_CONCURRENT_WRITES))].message();
-            if taken.iter().all(|other| other.message() != chosen) {
-                let first = waiting.iter().position(|request| request.message() == chosen);
-                taken.extend(first.and_then(|first| waiting.remove(first)));
+            if let Some(chosen) = WriteRequest::choose(waiting, random)
+                && taken.iter().all(|other| other.message() != waiting[chosen].message())
+            {
+                taken.extend(waiting.remove(chosen));
             }
         }
         taken
@@ -189,12 +207,6 @@ pub enum Departure {
     Aside(Rc<MemoryFile>),
     /// It did not exist.
     Gone,
-}
-
-/// The name of a message from its number and folder.
-pub fn name(number: u64, folder: HashFolder) -> SpoolName {
-    let digits = number.to_string();
-    SpoolName::new(folder, digits.as_bytes()).expect("a number is a name")
 }
 
 impl Disk {
@@ -308,7 +320,7 @@ impl Disk {
     /// Names of all control files, in ascending order of number.
     pub fn names(&self) -> impl Iterator<Item = SpoolName> {
         let name_of = |(number, files): (&u64, &MessageFiles)| {
-            files.control.as_ref().map(|(folder, _)| name(*number, *folder))
+            files.control.as_ref().map(|(folder, _)| SpoolName::plain(*folder, *number))
         };
         self.messages.iter().filter_map(name_of)
     }

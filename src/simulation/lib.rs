@@ -139,6 +139,18 @@ enum SimEvent {
     Tick,
 }
 
+impl SimEvent {
+    /// Returns true if it happens in the scheduler's loop: not in another thread or process.
+    fn is_in_loop(&self) -> bool {
+        use ShellEvent::{Bulk, Read, Report, Write};
+        let is_elsewhere = matches!(
+            self,
+            SimEvent::Agent(_) | SimEvent::InScheduler(_, Bulk | Read(..) | Report | Write)
+        );
+        !is_elsewhere
+    }
+}
+
 /// An event in a running scheduler.
 enum ShellEvent {
     /// The loop starts a new agent.
@@ -179,8 +191,8 @@ pub struct Simulation<O> {
     pub disk: Disk,
     /// The hosts.
     pub hosts: Hosts,
-    /// The agents whose end has not been noticed, by pid.
-    agents: BTreeMap<u32, Box<Agent>>,
+    /// The agents whose end has not been noticed, by pid; `None` during a call of `with_agent`.
+    agents: BTreeMap<u32, Option<Box<Agent>>>,
     /// Number of agents so far.
     agents_started: u32,
     shell: Option<Shell>,
@@ -189,6 +201,8 @@ pub struct Simulation<O> {
     decisions_until_kill: Option<u32>,
     /// True if the scheduler is killed while it writes the end of recipients.
     kill_while_finishing: bool,
+    /// True if the present turn of the scheduler's loop has further events.
+    turn_goes_on: bool,
     steps: u64,
     steps_at_this_time: u64,
     /// The observer.
@@ -220,6 +234,7 @@ impl<O: SimulationObserver> Simulation<O> {
             lives: 0,
             decisions_until_kill: None,
             kill_while_finishing: false,
+            turn_goes_on: false,
             steps: 0,
             steps_at_this_time: 0,
             observer,
@@ -405,17 +420,20 @@ impl<O: SimulationObserver> Simulation<O> {
             self.steps_at_this_time < MAX_STEPS_AT_ONE_TIME,
             "too many steps without progress of time"
         );
+        let is_in_loop = happening.is_in_loop();
         self.process_event(happening);
-        let crowded = self.setup.multi_event_turns;
-        let goes_on = crowded > 0.0 && self.random.f64() < crowded;
-        if goes_on {
-            self.immediate.push_back(SimEvent::Tick);
-        } else {
-            self.end_turn();
+        if is_in_loop {
+            let crowded = self.setup.multi_event_turns;
+            self.turn_goes_on = crowded > 0.0 && self.random.f64() < crowded;
+            if self.turn_goes_on {
+                self.immediate.push_back(SimEvent::Tick);
+            } else {
+                self.end_turn();
+            }
         }
         let at = self.at();
         let core = self.shell.as_ref().map(|shell| &shell.core);
-        self.observer.step_over(at, core, &self.disk, !goes_on);
+        self.observer.step_over(at, core, &self.disk, !self.turn_goes_on);
         true
     }
 
@@ -500,16 +518,16 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn living(&mut self, pid: u32) -> Option<&mut Agent> {
-        self.agents.get_mut(&pid).map(|agent| &mut **agent).filter(|agent| agent.end.is_none())
+        self.agents.get_mut(&pid)?.as_deref_mut().filter(|agent| agent.end.is_none())
     }
 
     /// Runs `act` on an agent, with the rest of the world.
     ///
     /// The end of the agent has not been noticed.
     fn with_agent(&mut self, pid: u32, act: impl FnOnce(&mut Self, &mut Agent)) {
-        if let Some(mut agent) = self.agents.remove(&pid) {
+        if let Some(mut agent) = self.agents.get_mut(&pid).and_then(Option::take) {
             act(self, &mut agent);
-            self.agents.insert(pid, agent);
+            self.agents.insert(pid, Some(agent));
         }
     }
 
@@ -615,7 +633,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Notices that an agent has ended, and reads its last output.
     fn reap(&mut self, pid: u32) {
-        let Some(mut agent) = self.agents.remove(&pid) else {
+        let Some(mut agent) = self.agents.remove(&pid).flatten() else {
             return;
         };
         let everything = agent.outbox.len();

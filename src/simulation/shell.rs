@@ -17,8 +17,8 @@ use zsched_core::bulk::BulkEvent;
 use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{
-    Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, SenderReportTicket, Settings,
-    StopMode,
+    Action, AgentEnd, AgentId, Backlog, Event, Note, RereadResult, Scheduler, SenderReportTicket,
+    Settings, StopMode,
 };
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
@@ -177,14 +177,18 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Reads files of the backlog, as far as there is room in memory now.
     fn load_backlog(&mut self, wall: Timestamp) {
+        let mut waiting = Backlog::None;
         while let Some(shell) = &mut self.shell
-            && let room = shell.room()
-            && let Some((name, at_most)) = shell.intake.next_from_backlog(wall, &room)
+            && shell.intake.backlog.has_readable(wall)
         {
+            let room = shell.room();
+            let Some((name, at_most)) = shell.intake.next_from_backlog(wall, &room) else {
+                waiting = shell.intake.blocked_kind(wall, &room);
+                break;
+            };
             self.request(name, ReadMode::New(at_most));
         }
-        if let Some(shell) = &mut self.shell {
-            let waiting = shell.intake.blocked_kind(wall, &shell.room());
+        if let Some(shell) = &self.shell {
             let reading = shell.intake.recipients_being_read() as u32;
             if (waiting, reading) != shell.core.view().backlog() {
                 self.send(Event::BacklogChanged { waiting, reading });
@@ -294,7 +298,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let pid = self.setup.first_pid + self.agents_started;
         self.agents_started += 1;
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
-        self.agents.insert(pid, Box::new(new));
+        self.agents.insert(pid, Some(Box::new(new)));
         self.disk.alive.insert(pid);
         self.in_shell(|shell| shell.pids.extend([(agent, pid)]));
         self.send(Event::AgentStarted { agent, pid });
@@ -440,8 +444,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = &mut self.shell else {
             return;
         };
-        let Some(request) = WriteRequest::take_some(&mut shell.to_write, 1, &mut self.random).pop()
-        else {
+        let Some(request) = WriteRequest::take_one(&mut shell.to_write, &mut self.random) else {
             return;
         };
         if self.kill_while_finishing && finishes_recipients(&request) {

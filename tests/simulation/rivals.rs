@@ -11,11 +11,10 @@ use std::time::Duration;
 use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
-use zsched_simulation::disk;
 use zsched_simulation::faults::AgentFaults;
 use zsched_simulation::hosts::{HostBehaviour, Hosts};
 use zsched_simulation::{Delays, Simulation, SimulationSetup};
-use zsched_spool::{HashFolder, HashLevel};
+use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
 /// Number of steps between two full checks.
 const LOOK_EVERY: u64 = 10;
@@ -42,7 +41,7 @@ pub fn live(seed: u64, trace: &Rc<Trace>) -> Totals {
     let (start, mut number) = (world.at().now, 0);
     let mut submit = |world: &mut Simulation<Oracle>, ring: usize, random: &mut Rng| {
         number += 1;
-        let (text, name) = (mail(number, ring, random), disk::name(number, HashFolder::TOP));
+        let (text, name) = (mail(number, ring, random), SpoolName::plain(HashFolder::TOP, number));
         world.submit(name, text, true, true);
         world.observer.submitted_as(number, true);
     };

@@ -10,9 +10,9 @@ use std::time::Duration;
 use zsched_core::{Order, Scheduler};
 use zsched_format::time::ClockStep;
 use zsched_simulation::Simulation;
-use zsched_simulation::disk::{self, DiskFaults};
+use zsched_simulation::disk::DiskFaults;
 use zsched_simulation::faults::AgentFaults;
-use zsched_spool::HashLevel;
+use zsched_spool::{HashLevel, SpoolName};
 
 /// How much happens in a world.
 #[derive(Clone, Copy)]
@@ -176,7 +176,7 @@ impl WorldRun {
             let has_message = self.random.u8(0..100) > 0;
             let notice = self.random.u8(0..4) > 0;
             let folder = world::folder(number, self.level, &mut self.random);
-            self.world.submit(disk::name(number, folder), text, has_message, notice);
+            self.world.submit(SpoolName::plain(folder, number), text, has_message, notice);
             self.world.observer.submitted_as(number, is_good && has_message);
             self.used.push(number);
         }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::overrides::{DestinationPattern, Scope};
 use zsched_core::{Action, Event, Order, Scheduler, Settings};
-use zsched_simulation::disk::{self, Disk, DiskFaults};
+use zsched_simulation::disk::{Disk, DiskFaults};
 use zsched_simulation::faults::AgentFaults;
 use zsched_simulation::hosts::{HostBehaviour, Hosts};
 use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_simulation::{Delays, Simulation, SimulationSetup};
-use zsched_spool::{HashFolder, HashLevel};
+use zsched_spool::{HashFolder, HashLevel, SpoolName};
 
 /// Configurations that are used alternately.
 pub(crate) const CONFIGS: [&str; 3] = [
@@ -167,7 +167,7 @@ impl Rehearsal {
             text += &format!("r           {channel} h{host} user{recipient} 0\n");
         }
         text += "m\nSubject: rehearsal\n\n";
-        let name = disk::name(number, HashFolder::of(number, HashLevel::Once));
+        let name = SpoolName::plain(HashFolder::of(number, HashLevel::Once), number);
         self.world.submit(name, text.into_bytes(), true, true);
     }
 

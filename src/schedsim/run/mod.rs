@@ -31,8 +31,8 @@ use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_simulation::{Simulation, SimulationSetup, disk};
-use zsched_spool::HashFolder;
+use zsched_simulation::{Simulation, SimulationSetup};
+use zsched_spool::{HashFolder, SpoolName};
 
 /// Start of every simulation: midnight, 1 January 2027, UTC.
 const START: Timestamp = Timestamp::from_seconds(1_798_761_600);
@@ -185,7 +185,7 @@ fn simulate(
         }
         if mail == Some(stop) {
             let (number, text) = traffic.take();
-            simulation.submit(disk::name(number, HashFolder::TOP), text, true, true);
+            simulation.submit(SpoolName::plain(HashFolder::TOP, number), text, true, true);
         } else if stop >= end {
             break;
         }
