@@ -1,7 +1,7 @@
 //! Composes a control file as a router does.
 
 use super::diagnostic::DiagnosticRecord;
-use super::{Span, Tag};
+use super::{Span, Tag, find_empty_line};
 use crate::priority::letter;
 use std::io::{self, ErrorKind};
 
@@ -240,7 +240,7 @@ fn check_one_line<'a>(what: &str, text: &'a str) -> io::Result<&'a str> {
 /// Checks that the headers end where the block ends.
 fn check_headers(headers: &[u8]) -> io::Result<&[u8]> {
     let is_whole = headers.is_empty() || headers.ends_with(b"\n");
-    let goes_on = !headers.starts_with(b"\n") && memchr::memmem::find(headers, b"\n\n").is_none();
+    let goes_on = !headers.starts_with(b"\n") && find_empty_line(headers).is_none();
     match is_whole && goes_on {
         true => Ok(headers),
         false => Err(invalid("the headers have an empty line, or do not end with a line end")),

@@ -39,12 +39,14 @@ pub use parse::{parse, parse_part};
 pub use quad::Quad;
 pub use tag::{PidField, Tag};
 
+use memchr::memmem::Finder;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::sync::LazyLock;
 
 /// Bits of the `@` line: the columns that recipient lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +197,14 @@ pub const END_OF_APPEND: u8 = b'A';
 pub fn has_appended_recipients(appended: &[u8]) -> bool {
     let end = [b'\n', END_OF_APPEND, b' '];
     appended.starts_with(&end[1..]) || memchr::memmem::find(appended, &end).is_some()
+}
+
+/// Finds the first empty line after other lines. Returns the position of the line end before it.
+///
+/// The finder is built once: to build it takes longer than to search the headers of most messages.
+fn find_empty_line(text: &[u8]) -> Option<usize> {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\n\n"));
+    FINDER.find(text)
 }
 
 /// An `N` line: the DSN parameters of one recipient.

@@ -4,10 +4,10 @@ use super::notify::Notify;
 use super::quad::first_word;
 use super::{
     Alternative, ControlFile, ControlFileError, DiagnosticLine, Format, HeaderBlock, NotifyLine,
-    PREPARED, PidField, PreparedRecipient, Quad, Recipient, Sender, Span, Tag,
+    PREPARED, PidField, PreparedRecipient, Quad, Recipient, Sender, Span, Tag, find_empty_line,
 };
 use crate::priority;
-use memchr::{memchr, memmem};
+use memchr::memchr;
 
 /// Width of the reserved column after the pid column, in bytes.
 const DELAY_COLUMN_WIDTH: usize = 4;
@@ -114,7 +114,7 @@ impl Reader {
         let offset = self.position;
         let id = *text.get(offset)?;
         if matches!(id, b'm' | b'M') && text.get(offset + 1) == Some(&b'\n') {
-            let block = memmem::find(&text[offset + 1..], b"\n\n").map(|at| offset + 1 + at);
+            let block = find_empty_line(&text[offset + 1..]).map(|at| offset + 1 + at);
             let end = block.map_or(text.len(), |at| at + 1);
             self.position = block.map_or(text.len(), |at| at + 2);
             if block.is_none() {
