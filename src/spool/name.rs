@@ -3,6 +3,7 @@
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use zsched_format::agent_protocol::leading_number;
 
 /// Number of levels of single-letter folders in the spool (`-H`, `SCHEDULERDIRHASH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -107,16 +108,15 @@ impl SpoolName {
     ///
     /// It must begin with a digit and be short, printable, and without blanks or slashes.
     pub fn new(folder: HashFolder, base: &[u8]) -> Option<SpoolName> {
-        let base = std::str::from_utf8(base).ok()?;
-        let acceptable = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
-        if !acceptable || base.len() > MAX_BASE_NAME_LEN {
-            return None;
+        let (number, rest) = leading_number(base)?;
+        let has_leading_zero = base.len() > 1 && base[0] == b'0';
+        if rest.is_empty() && !has_leading_zero {
+            return Some(SpoolName::plain(folder, number));
         }
-        let digits = base.bytes().take_while(u8::is_ascii_digit).count();
-        let number = base[..digits].parse().ok()?;
-        let plain = digits == base.len() && (digits == 1 || !base.starts_with('0'));
-        let odd = if plain { None } else { Some(Box::new(base.into())) };
-        Some(SpoolName { number, folder, custom_base: odd })
+        let is_printable = |byte: &u8| byte.is_ascii_graphic() && *byte != b'/';
+        let is_acceptable = base.len() <= MAX_BASE_NAME_LEN && rest.iter().all(is_printable);
+        let base = std::str::from_utf8(base).ok().filter(|_| is_acceptable)?;
+        Some(SpoolName { number, folder, custom_base: Some(Box::new(base.into())) })
     }
 
     /// A name that is just a number.
