@@ -65,15 +65,12 @@ impl Scheduler {
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.queue.resolve_targets(targets, &mut effect) {
             let is_partial = self.queue.message(message).is(MessageFlag::Partial);
-            let message_ref = self.queue.message(message);
-            // Those that are tried after a recipient that fails now fail as well.
-            let has_alternatives =
-                message_ref.is(MessageFlag::HasAlternatives) && after_job == AfterJob::Expire;
             let is_whole = whole.contains(&self.queue.message(message).number());
             let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
-            if is_whole && (is_partial || busy > 0 || has_alternatives) {
+            let gets_alternative = self.queue.message(message).may_get_alternative();
+            if is_whole && (is_partial || busy > 0 || gets_alternative) {
                 self.overrides.order_removal(&self.queue, message, after_job, by);
             }
             if is_whole && is_partial {

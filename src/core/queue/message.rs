@@ -194,6 +194,13 @@ impl Message {
                 || !(self.is(MessageFlag::OwesReport) || self.is(MessageFlag::HasUnnotedFailures)))
     }
 
+    /// Returns true if the alternative of a failed recipient may be read later.
+    pub fn may_get_alternative(&self) -> bool {
+        let is_to_be_read =
+            self.is(MessageFlag::WantsAlternative) || self.is(MessageFlag::Rereading);
+        self.is(MessageFlag::HasAlternatives) && is_to_be_read
+    }
+
     /// Returns true if nothing happens to its recipients any more.
     pub fn is_finished(&self) -> bool {
         self.pending == 0

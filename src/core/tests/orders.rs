@@ -214,6 +214,39 @@ fn pending_removal_of_fed_message_survives_restart() {
     assert_eq!(next.core.view().totals().recipients, 1);
 }
 
+/// The alternative of a recipient that has failed is read after the order about the message.
+#[test]
+fn order_about_message_includes_later_alternatives() {
+    for order in [Order::Delete(whole(1)), Order::Expire(whole(1)), Order::Reroute(whole(1))] {
+        let mut world = World::new(ONE);
+        let arrival_of = |offsets: &[u32], last_recipient, has_alternatives| {
+            let groups = vec![Group::new(b"c", b"a.test", offsets)];
+            let arrival = arrival(1, groups, START, START);
+            Box::new(Arrival { has_alternatives, last_recipient, ..arrival })
+        };
+        world.handle(Event::Arrived(arrival_of(&[100, 150], 150, true)));
+        let (agent, _) = world.hungry_new_agent();
+        world.agent_line(agent, "1/100\t\terror2 no such user");
+        world.agent_line(agent, "1/150\t\tdeferred busy");
+        world.hungry(agent);
+        assert_eq!(world.take_lines(agent), ["#idle"]);
+        let is_read = |action: &Action| matches!(action, Action::ReadAgain(_));
+        assert!(!world.done.iter().any(is_read), "the failure is not on disk yet");
+        let effect = world.order(order);
+        assert_eq!((effect.recipients, effect.busy), (1, 0));
+        assert!(world.done.iter().any(is_read), "{:?}", world.done);
+        let outcome = RereadResult::Read(arrival_of(&[200], 200, false));
+        world.handle(Event::ReadAgain { number: 1, outcome });
+        assert_eq!(world.core.view().recipients(), 0);
+        world.hungry(agent);
+        assert_eq!(world.take_lines(agent), [""; 0]);
+        world.store(Ok(()));
+        world.answer_report(1);
+        assert_eq!(world.removed(), ["1"]);
+        assert!(world.core.view().overrides().is_empty());
+    }
+}
+
 #[test]
 fn message_hold_ends_when_number_is_reused() {
     let author = Author { name: "root".to_string(), since: START };
