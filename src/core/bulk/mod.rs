@@ -250,11 +250,12 @@ impl BulkJobs {
         let retry = cx.now + cx.settings.failed_write;
         let Some(job) = self.change(id) else { return };
         job.is_deciding = false;
-        let count = match outcome {
-            Ok(count) => count.min(job.counts.lost),
-            Err(_) => return job.retry_at = Some(retry),
-        };
-        job.counts.lost -= count;
+        if outcome.is_err() {
+            return job.retry_at = Some(retry);
+        }
+        // All of them are decided. The answer has the number that this attempt has changed: one
+        // that failed may have changed the others before.
+        let count = std::mem::take(&mut job.counts.lost);
         job.counts.pending += count;
         if are_sent {
             // They are found among all destinations, which are read again.

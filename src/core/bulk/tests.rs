@@ -217,6 +217,29 @@ fn recipients_of_vanished_packet_wait_for_a_decision() {
     assert_eq!(bulk.decided(), [read()]);
 }
 
+/// The marks are written, but not synced: the next attempt finds nothing to change.
+#[test]
+fn lost_recipients_of_cancelled_job_are_decided_once() {
+    let mut bulk = Bulk::new(|_| {});
+    bulk.destinations(&[(0, "x", 10)], true);
+    bulk.made(0, &[(0, 10)]);
+    bulk.handle(BulkEvent::PacketGone(PacketNumber { job: id(), offset: 0 }));
+    bulk.handle(BulkEvent::LostMarked { job: id(), outcome: Ok(10) });
+    bulk.order(1, BulkOrder::Cancel);
+    bulk.decided();
+    bulk.handle(BulkEvent::OrdersStored { job: id(), ticket: Some(1), outcome: Ok(()) });
+    let (ticket, are_sent) = (None, false);
+    let decide = BulkAction::DecideLost { job: id(), ticket, are_sent };
+    assert!(bulk.decided().contains(&decide));
+    let outcome = Err(ErrorKind::StorageFull);
+    bulk.handle(BulkEvent::LostDecided { job: id(), ticket, are_sent, outcome });
+    assert!(!bulk.decided().contains(&decide), "the disk is full");
+    bulk.tick(bulk.now + Settings::default().failed_write);
+    assert!(bulk.decided().contains(&decide));
+    bulk.handle(BulkEvent::LostDecided { job: id(), ticket, are_sent, outcome: Ok(0) });
+    assert!(!bulk.decided().contains(&decide));
+}
+
 #[test]
 fn job_waits_for_its_time_and_ends_at_its_deadline() {
     let mut bulk = Bulk::new(|job| {
