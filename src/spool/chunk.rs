@@ -9,7 +9,7 @@ use crate::envelope_lines::EnvelopeLines;
 use memchr::{memchr, memmem};
 use std::io;
 use std::os::unix::fs::FileExt;
-use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
+use zsched_format::control_file::{ControlFile, ControlFileError, find_empty_line, parse_part};
 use zsched_sys as sys;
 
 /// Maximum size of the text before the first recipient, in bytes.
@@ -142,7 +142,7 @@ fn end_of_fields(
         }
         let is_block = matches!(id, b'm' | b'M') && tag == b'\n';
         let end = match is_block {
-            true => memmem::find(&lines[at + 1..], b"\n\n").map(|end| at + 1 + end + 2),
+            true => find_empty_line(&lines[at + 1..]).map(|end| at + 1 + end + 2),
             false => memchr(b'\n', &lines[at..]).map(|end| at + end + 1),
         };
         match end {

@@ -69,6 +69,7 @@ impl Scheduler {
             let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
+            // Asked after the recipients have ended: one that expires now has failed.
             let gets_alternative = self.queue.message(message).may_get_alternative();
             if is_whole && (is_partial || busy > 0 || gets_alternative) {
                 self.overrides.order_removal(&self.queue, message, after_job, by);

@@ -202,7 +202,7 @@ pub fn has_appended_recipients(appended: &[u8]) -> bool {
 /// Finds the first empty line after other lines. Returns the position of the line end before it.
 ///
 /// The finder is built once: to build it takes longer than to search the headers of most messages.
-fn find_empty_line(text: &[u8]) -> Option<usize> {
+pub fn find_empty_line(text: &[u8]) -> Option<usize> {
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\n\n"));
     FINDER.find(text)
 }

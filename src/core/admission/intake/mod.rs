@@ -335,9 +335,9 @@ impl Intake {
 
     /// Takes the next file whose retry is due. The caller reads it.
     pub fn next_retry(&mut self, now: Timestamp) -> Option<SpoolName> {
+        let longest = self.delays.unreadable_file.max(self.delays.locked_file);
         loop {
             let (time, number) = *self.retries.first_key_value()?.0;
-            let longest = self.delays.unreadable_file.max(self.delays.locked_file);
             // A later time than this results from a clock that was set back. It counts as due.
             if now < time && time <= now + longest {
                 return None;
