@@ -133,8 +133,7 @@ impl Job {
         message: MessageId,
     ) {
         let (is_paused, priority) = (self.orders.is_paused, self.priority());
-        // With the present share, it passes the gate again.
-        self.gates.leave(offset);
+        self.return_to_gate(queue, offset, message);
         if queue.message(message).priority != priority {
             queue.change_priority(cx, message, priority);
         }

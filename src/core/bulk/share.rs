@@ -123,6 +123,15 @@ impl Job {
         has_passed
     }
 
+    /// A packet passes the gate again under other orders, unless an agent has it.
+    pub(super) fn return_to_gate(&mut self, queue: &Queue, packet: u32, message: MessageId) {
+        self.gates.leave(packet);
+        let mut vertices = queue.message(message).vertices.iter(queue.vertices());
+        if let Some(fed) = vertices.find(|id| queue.vertex(*id).state == VertexState::Fed) {
+            self.gates.passed.insert(packet, group_of(queue, queue.vertex(fed).thread));
+        }
+    }
+
     /// Forgets packets that have passed, and are neither due nor with an agent any more.
     fn forget_idle(&mut self, queue: &Queue, id: JobId) {
         self.gates.passed.retain(|offset, _| {
@@ -146,19 +155,19 @@ impl Job {
             let mut passed = self.gates.passed(group);
             while let Some(packet) = self.gates.first_waiting(group) {
                 let number = PacketNumber { job: id, offset: packet }.message();
-                let found = queue.messages().find(number).and_then(|message| {
-                    let first = queue.message(message).vertices.first()?;
-                    Some((message, queue.vertex(first).thread))
-                });
-                let Some((message, thread)) = found else {
+                let Some(message) = queue.messages().find(number) else {
                     self.gates.stop_waiting(packet);
                     continue;
                 };
-                let agents = dispatch.window_size(queue, queue.thread(thread));
-                if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
-                    break;
+                // Without one, more of the packet is read, and passes the gate.
+                if let Some(first) = queue.message(message).vertices.first() {
+                    let thread = queue.thread(queue.vertex(first).thread);
+                    let agents = dispatch.window_size(queue, thread);
+                    if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
+                        break;
+                    }
+                    passed += 1;
                 }
-                passed += 1;
                 self.gates.stop_waiting(packet);
                 queue.message_mut(message).set(MessageFlag::KeptByJob, false);
                 queue.let_go(cx, message);

@@ -1,6 +1,7 @@
 //! Unit tests of the core in a world without processes, files or real clocks.
 
 mod agents;
+mod bulk_share;
 mod clock_step;
 mod etrn;
 mod fair_share;
