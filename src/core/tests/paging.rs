@@ -103,6 +103,20 @@ fn fed_held_and_due_messages_are_not_paged_out() {
     assert_eq!(world.core.view().loaded(), 2);
 }
 
+/// With a step of one, only the age of its first vertex is checked when it arrives.
+#[test]
+fn message_of_which_a_notice_is_due_is_not_paged_out() {
+    let settings = Settings { reload_step: 1, ..Settings::default() };
+    let late = "p/*\n\tqueueonly reporttimes=10m\n\tcommand=x\n";
+    let mut world = World::with(settings, &format!("{CF}{late}"));
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.message_of_age(1, &["q/a", "p/a"], Duration::from_secs(601));
+    world.handle(Event::Tick);
+    let is_note = |action: &Action| matches!(action, Action::Note(_));
+    assert_eq!(world.done.iter().filter(|action| is_note(action)).count(), 1);
+    assert_eq!(paged_out(&mut world), []);
+}
+
 #[test]
 fn tried_due_messages_are_paged_out_for_new_ones() {
     let mut world = World::new(

@@ -105,7 +105,7 @@ impl Admission {
         let mut unloaded = 0;
         while self.paging.cursor < end && unloaded < most {
             if let Some(message) = queue.messages().at(self.paging.cursor)
-                && self.can_evict(queue, message)
+                && self.can_evict(queue, cx.now, message)
             {
                 self.evict(queue, dispatch, cx, message);
                 unloaded += 1;
@@ -145,17 +145,19 @@ impl Admission {
     ///
     /// It only waits for a retry; or it was tried before and waits for an agent, while new messages
     /// wait for room. With many frequent retries there would otherwise be no room for these.
-    fn can_evict(&self, queue: &Queue, message: MessageId) -> bool {
+    fn can_evict(&self, queue: &Queue, now: Timestamp, message: MessageId) -> bool {
         let message = queue.message(message);
         let is_busy = KEPT_IN_MEMORY.iter().any(|flag| message.is(*flag));
         let is_free = !is_busy && message.priority < KEPT_PRIORITY;
         let is_scheduled = message.is(MessageFlag::Scheduled);
-        let only_waits = |vertex: VertexId| {
-            let vertex = queue.vertex(vertex);
+        let only_waits = |id: VertexId| {
+            let vertex = queue.vertex(id);
             let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
                 && self.paging.waiting == Backlog::New;
-            let waits = vertex.state == VertexState::Waiting
+            // What its age demands now would have it loaded again at once.
+            let is_of_age = || queue.next_age_event(id).is_some_and(|time| time <= now);
+            let waits = vertex.state == VertexState::Waiting && !is_of_age()
                 || is_scheduled && vertex.state == VertexState::Held;
             (waits || yields_place) && vertex.after_job == AfterJob::Usual
         };
