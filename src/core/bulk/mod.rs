@@ -448,7 +448,8 @@ impl Job {
             cx.timers.add(open, Timer::Bulk(id));
             return false;
         }
-        !cx.is_draining && !self.is_stopped() && matches!(self.rest, Rest::Wanted)
+        let is_ordered = !self.orders.is_cancelled && !self.is_stopped();
+        !cx.is_draining && is_ordered && matches!(self.rest, Rest::Wanted)
     }
 
     /// What becomes of recipients that are not cut, if no more are to be.
@@ -457,9 +458,7 @@ impl Job {
             return None;
         }
         match self.deadline {
-            _ if self.orders.is_cancelled => {
-                return self.is_cancellation_stored.then_some(Status::Cancelled);
-            }
+            _ if self.is_cancellation_stored => return Some(Status::Cancelled),
             Some(deadline) if deadline <= cx.now => return Some(Status::TooLate),
             Some(deadline) => cx.timers.add(deadline, Timer::Bulk(id)),
             None => {}

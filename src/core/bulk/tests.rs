@@ -200,6 +200,26 @@ fn cancelled_job_ends_with_its_packets() {
 }
 
 #[test]
+fn no_packet_is_cut_while_cancellation_cannot_be_stored() {
+    let mut bulk = Bulk::new(|job| job.deadline = Some(1_000_100));
+    bulk.destinations(&[(0, "x", 1000)], true);
+    bulk.order(1, BulkOrder::Cancel);
+    bulk.decided();
+    let outcome = Err(ErrorKind::StorageFull);
+    bulk.handle(BulkEvent::OrdersStored { job: id(), ticket: Some(1), outcome });
+    bulk.made(0, &[(0, 10), (100, 10), (200, 10)]);
+    [0, 100, 200].into_iter().for_each(|offset| bulk.ended(offset, 10));
+    assert_eq!(bulk.decided(), []);
+    bulk.tick(bulk.now + Duration::from_secs(60));
+    let orders = BulkOrders { is_cancelled: true, ..BulkOrders::default() };
+    let again = BulkAction::StoreOrders { job: id(), ticket: None, orders };
+    assert_eq!(bulk.decided(), [again]);
+    bulk.tick(bulk.now + Duration::from_secs(60));
+    let status = Status::TooLate;
+    assert_eq!(bulk.decided(), [BulkAction::DropRest { job: id(), status }], "the deadline");
+}
+
+#[test]
 fn recipients_of_vanished_packet_wait_for_a_decision() {
     let mut bulk = Bulk::new(|_| {});
     bulk.destinations(&[(0, "x", 10)], true);
