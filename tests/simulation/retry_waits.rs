@@ -39,9 +39,9 @@ pub struct RetryChecks {
     ///
     /// An observer cannot tell which of their recipients are loaded.
     has_partial_messages: bool,
-    /// An agent has said `deferall` for a destination with feedback.
+    /// An agent has said `deferall`, perhaps about a recipient of another destination than its own.
     ///
-    /// Its window may be dead, and other destinations may share it.
+    /// If its own has feedback, the window may be dead, and other destinations may share it.
     is_window_dead: bool,
     /// New mail that had to wait, and new mail that did not.
     pub counts: (u64, u64),
@@ -162,12 +162,12 @@ impl RetryChecks {
         config: &Config,
         expected: &ExpectedQueue,
     ) {
+        self.is_window_dead |= report.status == ReportStatus::DeferAll;
         let Some(to) = expected.destination(report.number, report.offset) else {
             return;
         };
         let clause = config.select(to.channel(), to.host());
         let has_feedback = clause.is_some_and(|clause| clause.flow.tolerates_deferall());
-        self.is_window_dead |= has_feedback && report.status == ReportStatus::DeferAll;
         let Some(word) = self.reachability.get_mut(to) else {
             return;
         };
