@@ -237,6 +237,11 @@ impl ExpectedQueue {
         entry.to_do.get(&offset).or_else(|| entry.unsure.get(&offset))
     }
 
+    /// Returns true if a recipient may or may not be finished.
+    pub fn is_unsure(&self, number: u64, offset: u32) -> bool {
+        self.messages.get(&number).is_some_and(|entry| entry.unsure.contains_key(&offset))
+    }
+
     /// Returns true if a message has unfinished recipients for a destination.
     pub fn has_to_do(&self, number: u64, to: &Destination) -> bool {
         self.messages.get(&number).is_some_and(|entry| entry.to_do.values().any(|of| of == to))

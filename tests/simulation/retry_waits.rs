@@ -171,6 +171,11 @@ impl RetryChecks {
         let Some(word) = self.reachability.get_mut(to) else {
             return;
         };
+        if expected.is_unsure(report.number, report.offset) {
+            // The scheduler ignores reports about finished recipients.
+            *word = Reachability::Unknown;
+            return;
+        }
         let blames_host = report.notary.windows(5).any(|text| text == b"4.4.1");
         *word = match (*word, report.status) {
             (Reachability::Unknown, _) => Reachability::Unknown,
