@@ -33,8 +33,11 @@ mod world;
 mod world_run;
 
 use oracle::Totals;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Mutex;
+use std::thread;
 use trace::Trace;
 use world_run::{WorldSize, live};
 
@@ -44,7 +47,7 @@ const SMALL: WorldSize = WorldSize { actions: 30, burst: 4, look_every: 1, recov
 const LARGE: WorldSize =
     WorldSize { actions: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
 /// Default number of small worlds.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 300;
 /// Default number of large worlds.
 const LARGE_SEEDS: u64 = 3;
 /// Default number of worlds with rival rings.
@@ -73,22 +76,38 @@ fn run_world(
             let why = why.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
             eprintln!("{test}: seed {seed} failed at {}: {why}. Again:", trace.last());
             eprintln!("    ZSCHED_SEED={seed} cargo test --test simulation {test} -- --nocapture");
-            std::panic::resume_unwind(panic)
+            resume_unwind(panic)
         }
     }
 }
 
-fn run_worlds(test: &str, count: u64, live: &dyn Fn(u64, &Rc<Trace>) -> Totals) {
-    let mut all = Totals::default();
+/// Runs the worlds of `count` seeds on all processors. After a failure no other world begins.
+fn run_worlds(test: &str, count: u64, live: &(dyn Fn(u64, &Rc<Trace>) -> Totals + Sync)) {
     let count = match (number("ZSCHED_SEED"), number("ZSCHED_SEEDS")) {
         (Some(_), None) => 1,
         _ => count,
     };
     let first = number("ZSCHED_SEED").unwrap_or(1);
-    for seed in first..first + count {
-        let (totals, _) = run_world(test, seed, count == 1, live);
-        all.add(&totals);
-    }
+    let left = Mutex::new(first..first + count);
+    let run_some = || {
+        let mut all = Totals::default();
+        while let Some(seed) = left.lock().ok().and_then(|mut left| left.next()) {
+            let run = || run_world(test, seed, count == 1, live).0;
+            all.add(&catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                left.lock().expect("no panic while it is locked").by_ref().for_each(drop);
+                resume_unwind(panic)
+            }));
+        }
+        all
+    };
+    let mut all = Totals::default();
+    thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(run_some)).collect();
+        for thread in threads {
+            all.add(&thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
     println!("{test}: {count} seeds, {all:?}");
     assert!(all.delivered > 0);
 }
