@@ -24,6 +24,8 @@ pub struct JobChecks {
     jobs: BTreeMap<JobId, JobBook>,
     /// Orders about jobs without an answer.
     unanswered: BTreeMap<OrderTicket, (JobId, BulkOrder)>,
+    /// Agents repeat reports. Those about recipients that are not in memory count each time.
+    pub are_reports_repeated: bool,
     pub totals: JobTotals,
 }
 
@@ -307,11 +309,10 @@ impl JobChecks {
                 job.recipients.values().filter(has).count() as u32
             };
             let (delivered, failed) = (count(&|fate| fate.delivered), count(&|fate| fate.failed));
-            assert!(
-                totals.counts.delivered <= delivered,
-                "{id}: {totals:?}, but {delivered} delivered"
-            );
-            assert!(totals.counts.failed <= failed, "{id}: {totals:?}, but {failed} failed");
+            let is_right = self.are_reports_repeated || totals.counts.delivered <= delivered;
+            assert!(is_right, "{id}: {totals:?}, but {delivered} delivered");
+            let is_right = self.are_reports_repeated || totals.counts.failed <= failed;
+            assert!(is_right, "{id}: {totals:?}, but {failed} failed");
         }
     }
 

@@ -152,8 +152,14 @@ impl WorldRun {
             36 | 37 => self.world.kill_during_write_or_report(),
             40..=45 => self.give_random_order(),
             46..=48 => self.submit_job(),
-            _ => self.world.setup.agent_faults = world::faults(&mut self.random),
+            _ => self.change_agent_faults(),
         }
+    }
+
+    fn change_agent_faults(&mut self) {
+        let faults = world::faults(&mut self.random);
+        self.world.observer.jobs.are_reports_repeated |= faults.repeats > 0.0;
+        self.world.setup.agent_faults = faults;
     }
 
     fn give_random_order(&mut self) {
