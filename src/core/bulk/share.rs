@@ -50,7 +50,7 @@ impl Gates {
     }
 
     fn wait(&mut self, packet: u32, group: Group) {
-        self.stop_waiting(packet);
+        self.leave(packet);
         self.waiting.insert((group, packet));
         self.groups.insert(packet, group);
     }
@@ -104,11 +104,12 @@ impl Job {
         packet: PacketNumber,
         vertex: VertexId,
     ) -> bool {
-        if self.gates.passed.contains_key(&packet.offset) {
-            return true;
-        }
         let thread = queue.vertex(vertex).thread;
         let group = group_of(queue, thread);
+        // Its destination has another thread if all of its mail has left memory meanwhile.
+        if self.gates.passed.get(&packet.offset) == Some(&group) {
+            return true;
+        }
         let agents = dispatch.window_size(queue, queue.thread(thread));
         let most = self.share_of(u32::try_from(agents).unwrap_or(u32::MAX));
         if self.gates.passed(group) >= most {

@@ -91,3 +91,28 @@ fn rest_of_packet_is_read_after_its_loaded_recipients_are_rerouted() {
     world.pass_seconds(5);
     assert!(is_read(&world));
 }
+
+#[test]
+fn packet_that_was_paged_out_counts_again() {
+    let mut world = world(50, &[0, 10]);
+    world.message(packet(0), &["c/a.test"]);
+    let (agent, jobs) = world.hungry_new_agent();
+    world.works(agent, jobs, "deferred busy");
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.handle(Event::Tick);
+    let record = world.done.iter().find_map(|action| match action {
+        Action::PageOut { record, .. } => Some(PagedMessage::clone(record)),
+        _ => None,
+    });
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.pass_seconds(61);
+    // The thread of another destination takes the place of the former one.
+    world.message(1, &["c/b.test"]);
+    let (number, record) = (packet(0), record.expect("it is paged out"));
+    let age = world.now.since(record.modified);
+    world.handle(Event::Restored { number, record, wanted: Vec::new() });
+    world.message_of_age(number, &["c/a.test"], age);
+    world.message(packet(10), &["c/a.test"]);
+    let (first, second) = (world.shows(packet(0)), world.shows(packet(10)));
+    assert!(!first[0].contains(" Job ") && second[0].contains(" Job "), "{first:?}, {second:?}");
+}
