@@ -17,7 +17,7 @@ impl Scheduler {
         self.overrides.check();
         self.orders.check(&self.notes, &self.sweep);
         self.admission.check(&self.queue);
-        self.bulk.check();
+        self.bulk.check(&self.queue);
         self.notes.check(&self.queue);
         self.sender_reports.check(&self.queue);
         self.learned.check();

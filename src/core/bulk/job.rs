@@ -351,6 +351,12 @@ impl Job {
         self.rings.retain(|_, ring| ring.ahead > 0 || !ring.open.is_empty());
     }
 
+    /// Returns true if something will let go a packet that is kept.
+    pub fn keeps(&self, packet: u32) -> bool {
+        let is_ordered = self.orders.is_paused || self.orders.is_cancelled || self.sweep.is_some();
+        is_ordered || self.gates.has_kept(packet)
+    }
+
     /// Panics if its counts contradict its packets.
     pub fn check(&self) {
         let ahead = self.packets.values().filter(|packet| packet.ahead_of.is_some()).count() as u32;

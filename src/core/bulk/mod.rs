@@ -34,7 +34,7 @@ use crate::admission::Admission;
 use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::operator::order::{Effect, OrderRefusal, OrderTicket, PendingOrders};
-use crate::queue::{Destination, Queue};
+use crate::queue::{Destination, MessageFlag, Queue};
 use crate::timers::Timer;
 use ahead::ring_of;
 use job::{Job, LostPackets, OpenDestination, Rest};
@@ -67,10 +67,16 @@ pub(crate) struct BulkJobs {
 }
 
 impl BulkJobs {
-    /// Panics if the counts of a job contradict its packets.
-    pub(crate) fn check(&self) {
+    /// Panics if the counts of a job contradict its packets, or nothing lets a packet go.
+    pub(crate) fn check(&self, queue: &Queue) {
         assert!(self.changed.is_empty(), "jobs that are not settled: {:?}", self.changed);
         self.jobs.values().for_each(Job::check);
+        for (_, message) in queue.messages().iter().filter(|(_, of)| of.is(MessageFlag::KeptByJob))
+        {
+            let packet = PacketNumber::of_message(message.number()).expect("others are not kept");
+            let job = self.jobs.get(&packet.job).expect("a job has the packet");
+            assert!(job.keeps(packet.offset), "{packet:?} is kept, and waits for nothing");
+        }
     }
 
     /// Returns true if something is to be decided.

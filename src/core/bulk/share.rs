@@ -60,6 +60,11 @@ impl Gates {
         !self.waiting.is_empty()
     }
 
+    /// Returns true if a packet is kept back.
+    pub fn has_kept(&self, packet: u32) -> bool {
+        self.groups.contains_key(&packet)
+    }
+
     fn first_waiting(&self, group: Group) -> Option<u32> {
         let of_group = (group, 0)..=(group, u32::MAX);
         self.waiting.range(of_group).next().map(|(_, packet)| *packet)
