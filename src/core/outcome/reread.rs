@@ -95,19 +95,17 @@ impl Scheduler {
         self.queue
             .message_mut(message)
             .set_if(MessageFlag::HasUndeliverableLines, arrival.first_undeliverable.is_some());
-        // Failures of which the notes were not written yet are not in the file.
-        let failed = &mut self.queue.message_mut(message).failed;
-        *failed = arrival.failed.max(*failed);
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
-        let mut finished = 0;
+        let (mut finished, mut unreported) = (0, 0);
         for vertex in self.queue.vertices_of(message) {
-            // The agent that has it will report.
-            if self.queue.vertex(vertex).state == VertexState::Fed {
-                continue;
-            }
             let mut gone = self.queue.vertex(vertex).pending_offsets();
             gone.retain(|offset| !unfinished.contains(offset));
+            // The agent that has it will report.
+            if self.queue.vertex(vertex).state == VertexState::Fed {
+                unreported += gone.len() as u32;
+                continue;
+            }
             let text = b"found finished in the control file";
             self.queue.status(
                 &mut self.cx,
@@ -119,6 +117,10 @@ impl Scheduler {
                 self.queue.drop_recipient(&mut self.cx, vertex, offset);
             }
         }
+        // Failures of which the notes were not written yet are not in the file. Those that are not
+        // reported yet count when they are.
+        let failed = &mut self.queue.message_mut(message).failed;
+        *failed = arrival.failed.saturating_sub(unreported).max(*failed);
         let (id, left) =
             (self.queue.message(message).spool_id(), self.queue.message(message).pending);
         let text = format!("{id}: read again: recipients finished: {finished}, left: {left}");

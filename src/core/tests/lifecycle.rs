@@ -114,6 +114,32 @@ fn resync_finishes_recipients_finished_on_disk() {
     assert!(left[0].starts_with("c/b.test"), "{left:?}");
 }
 
+#[test]
+fn failures_that_resync_finds_before_their_reports_count_once() {
+    let mut world = World::new(&ONE.replace("maxring", "packet=1 overfeed=3 maxring"));
+    world.message(1, &["c/a.test"]);
+    let group = Group::new(b"c", b"a.test", &[100, 200, 300]);
+    world.handle(Event::Arrived(Box::new(arrival(2, vec![group], START, START))));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3");
+    world.hungry(agent);
+    let jobs = world.take_lines(agent);
+    assert_eq!(jobs.len(), 3);
+    let job = |line: &String| line.rsplit('\t').next().expect("an offset").to_string();
+    let offsets: Vec<String> = jobs.iter().map(job).collect();
+    world.agent_line(agent, &format!("2/{}\t\terror2 no such user", offsets[0]));
+    world.agent_line(agent, "#resync 2");
+    world.hungry(agent);
+    // Its tags are in the file before its reports are read.
+    let now_there = Arrival { failed: 3, ..arrival(2, Vec::new(), START, START) };
+    world.handle(Event::ReadAgain { number: 2, outcome: RereadResult::Read(Box::new(now_there)) });
+    for offset in &offsets[1..] {
+        world.agent_line(agent, &format!("2/{offset}\t\terror2 no such user"));
+    }
+    let message = world.core.queue.messages().find(2).expect("its agent has jobs of it");
+    assert_eq!(world.core.queue.message(message).failed, 3);
+}
+
 /// An agent of an earlier scheduler takes an alternative before the scheduler knows of it.
 #[test]
 fn message_stays_while_another_agent_has_its_alternative() {
