@@ -454,8 +454,8 @@ impl Job {
             cx.timers.add(open, Timer::Bulk(id));
             return false;
         }
-        let is_ordered = !self.orders.is_cancelled && !self.is_stopped();
-        !cx.is_draining && is_ordered && matches!(self.rest, Rest::Wanted)
+        let is_stopped = self.is_stopped() || self.orders.is_cancelled;
+        !cx.is_draining && !is_stopped && matches!(self.rest, Rest::Wanted)
     }
 
     /// What becomes of recipients that are not cut, if no more are to be.
