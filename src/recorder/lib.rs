@@ -52,4 +52,4 @@ pub use source::ConfigSource;
 ///
 /// It must be raised with every change of the recorded data: of an event, or of any part of a
 /// checkpoint. `tests::the_format_has_not_changed` detects changes.
-pub const FORMAT: u32 = 24;
+pub const FORMAT: u32 = 25;

@@ -42,7 +42,6 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::time::Duration;
 use zsched_bulk::counts::RecipientCounts;
 use zsched_bulk::cut::BulkDestination;
 use zsched_bulk::recipient::Status;
@@ -52,8 +51,6 @@ use zsched_format::time::Timestamp;
 
 /// Maximum number of finished jobs that are listed.
 const MAX_FINISHED: usize = 1000;
-/// Time after which a share is looked at again if nothing else happens.
-const SHARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The jobs.
 #[derive(Default, Serialize, Deserialize)]
@@ -381,6 +378,10 @@ impl BulkJobs {
     pub(crate) fn reconsider(&mut self, cx: &Context) {
         for (id, job) in &mut self.jobs {
             job.change_rings(|destination| ring_of(cx, destination));
+            // These are times of a clock that may have been set back.
+            let retry = cx.now + cx.settings.failed_write;
+            job.retry_at = job.retry_at.map(|at| at.min(retry));
+            job.gates.look_soon();
             self.changed.insert(*id);
         }
     }
@@ -417,7 +418,6 @@ impl Job {
         self.progress.record(now, self.counts.delivered + self.counts.failed);
         if self.gates.has_waiting() && !self.is_stopped() {
             self.release_packets(queue, dispatch, cx, id);
-            cx.timers.add(now + SHARE_INTERVAL, Timer::Bulk(id));
         }
         if let Some(retry_at) = self.retry_at.filter(|time| *time > now) {
             return cx.timers.add(retry_at, Timer::Bulk(id));

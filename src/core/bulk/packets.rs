@@ -59,6 +59,7 @@ impl BulkJobs {
         let Some(job) = self.change(packet.job) else { return };
         job.pace.add(now);
         job.end_ahead(packet.offset);
+        job.gates.tried(packet.offset);
         if let Some(known) = job.packets.get_mut(&packet.offset) {
             (known.delivered, known.failed) = known.outcomes(outcomes_of(queue, message));
         }

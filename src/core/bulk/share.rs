@@ -12,10 +12,15 @@ use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
 use crate::queue::{MessageFlag, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
+use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
 use zsched_format::time::Timestamp;
+
+/// Time after which all full gates are looked at again.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Destinations whose agents are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,49 +34,115 @@ pub(super) enum Group {
 /// The gates of a job.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Gates {
+    gates: BTreeMap<Group, Gate>,
+    /// The gate of each packet.
+    of_packet: BTreeMap<u32, Group>,
+    /// Gates at which packets are kept back.
+    full: BTreeSet<Group>,
+    /// Full gates that may have room.
+    changed: BTreeSet<Group>,
+    /// When all full gates are looked at again: a window may have grown.
+    next_look: Option<Timestamp>,
+}
+
+/// The gate of a group.
+#[derive(Default, Serialize, Deserialize)]
+struct Gate {
     /// Packets that have passed, and are due or with an agent.
-    passed: BTreeMap<u32, Group>,
-    /// Packets that are kept back, by their group.
-    waiting: BTreeSet<(Group, u32)>,
-    groups: BTreeMap<u32, Group>,
+    passed: BTreeSet<u32>,
+    /// Packets that are kept back.
+    waiting: BTreeSet<u32>,
 }
 
 impl Gates {
-    /// A packet is neither due nor with an agent any more.
+    /// A packet is neither kept back, nor due, nor with an agent any more.
     pub fn leave(&mut self, packet: u32) {
-        self.passed.remove(&packet);
-        self.stop_waiting(packet);
+        let Some(group) = self.of_packet.remove(&packet) else { return };
+        let Some(gate) = self.gates.get_mut(&group) else { return };
+        gate.passed.remove(&packet);
+        gate.waiting.remove(&packet);
+        if gate.waiting.is_empty() {
+            self.full.remove(&group);
+        } else {
+            self.changed.insert(group);
+        }
+        if gate.waiting.is_empty() && gate.passed.is_empty() {
+            self.gates.remove(&group);
+        }
     }
 
-    fn stop_waiting(&mut self, packet: u32) {
-        if let Some(group) = self.groups.remove(&packet) {
-            self.waiting.remove(&(group, packet));
-        }
+    fn pass(&mut self, packet: u32, group: Group) {
+        self.leave(packet);
+        self.of_packet.insert(packet, group);
+        self.gates.entry(group).or_default().passed.insert(packet);
     }
 
     fn wait(&mut self, packet: u32, group: Group) {
         self.leave(packet);
-        self.waiting.insert((group, packet));
-        self.groups.insert(packet, group);
+        self.of_packet.insert(packet, group);
+        self.gates.entry(group).or_default().waiting.insert(packet);
+        self.full.insert(group);
+    }
+
+    /// An agent has ended a job of a packet: its gate may have room.
+    pub fn tried(&mut self, packet: u32) {
+        let full = self.of_packet.get(&packet).filter(|group| self.full.contains(group));
+        self.changed.extend(full);
+    }
+
+    /// Causes all full gates to be looked at when the job is next settled.
+    pub fn look_soon(&mut self) {
+        self.next_look = None;
     }
 
     /// Returns true if packets are kept back.
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.full.is_empty()
     }
 
     /// Returns true if a packet is kept back.
     pub fn has_kept(&self, packet: u32) -> bool {
-        self.groups.contains_key(&packet)
+        let gate = self.of_packet.get(&packet).and_then(|group| self.gates.get(group));
+        gate.is_some_and(|gate| gate.waiting.contains(&packet))
+    }
+
+    fn has_passed(&self, packet: u32, group: Group) -> bool {
+        self.gates.get(&group).is_some_and(|gate| gate.passed.contains(&packet))
     }
 
     fn first_waiting(&self, group: Group) -> Option<u32> {
-        let of_group = (group, 0)..=(group, u32::MAX);
-        self.waiting.range(of_group).next().map(|(_, packet)| *packet)
+        self.gates.get(&group)?.waiting.first().copied()
     }
 
+    /// Number of packets of a group that have passed.
     fn passed(&self, group: Group) -> u32 {
-        self.passed.values().filter(|of| **of == group).count() as u32
+        self.gates.get(&group).map_or(0, |gate| gate.passed.len() as u32)
+    }
+
+    /// Forgets packets that have passed, and are neither due nor with an agent any more.
+    fn forget_idle(&mut self, queue: &Queue, id: JobId, group: Group) {
+        let passed = self.gates.get(&group).into_iter().flat_map(|gate| &gate.passed);
+        let is_idle = |offset: &u32| {
+            let number = PacketNumber { job: id, offset: *offset }.message();
+            let message = queue.messages().find(number);
+            message.is_none_or(|message| !is_with_agents(queue, message))
+        };
+        let idle: Vec<u32> = passed.copied().filter(is_idle).collect();
+        idle.into_iter().for_each(|packet| self.leave(packet));
+    }
+
+    /// The full gates to look at now, no more than `most`.
+    fn take_changed(&mut self, now: Timestamp, most: usize) -> Vec<Group> {
+        if self.next_look.is_none_or(|time| time <= now) {
+            self.changed.clone_from(&self.full);
+            self.next_look = Some(now + LOOK_INTERVAL);
+        }
+        std::iter::from_fn(|| self.changed.pop_first()).take(most).collect()
+    }
+
+    /// When gates are to be looked at again.
+    fn next_look(&self, now: Timestamp) -> Timestamp {
+        self.next_look.filter(|_| self.changed.is_empty()).unwrap_or(now)
     }
 }
 
@@ -112,17 +183,17 @@ impl Job {
         let thread = queue.vertex(vertex).thread;
         let group = group_of(queue, thread);
         // Its destination has another thread if all of its mail has left memory meanwhile.
-        if self.gates.passed.get(&packet.offset) == Some(&group) {
+        if self.gates.has_passed(packet.offset, group) {
             return true;
         }
         let agents = dispatch.window_size(queue, queue.thread(thread));
         let most = self.share_of(u32::try_from(agents).unwrap_or(u32::MAX));
         if self.gates.passed(group) >= most {
-            self.forget_idle(queue, packet.job);
+            self.gates.forget_idle(queue, packet.job, group);
         }
         let has_passed = self.gates.passed(group) < most;
         if has_passed {
-            self.gates.passed.insert(packet.offset, group);
+            self.gates.pass(packet.offset, group);
         } else {
             self.gates.wait(packet.offset, group);
         }
@@ -134,20 +205,13 @@ impl Job {
         self.gates.leave(packet);
         let mut vertices = queue.message(message).vertices.iter(queue.vertices());
         if let Some(fed) = vertices.find(|id| queue.vertex(*id).state == VertexState::Fed) {
-            self.gates.passed.insert(packet, group_of(queue, queue.vertex(fed).thread));
+            self.gates.pass(packet, group_of(queue, queue.vertex(fed).thread));
         }
     }
 
-    /// Forgets packets that have passed, and are neither due nor with an agent any more.
-    fn forget_idle(&mut self, queue: &Queue, id: JobId) {
-        self.gates.passed.retain(|offset, _| {
-            let number = PacketNumber { job: id, offset: *offset }.message();
-            let message = queue.messages().find(number);
-            message.is_some_and(|message| is_with_agents(queue, message))
-        });
-    }
-
     /// Lets packets go that were kept back, as far as there is room. They pass the gate then.
+    ///
+    /// Of very many gates some are looked at in each turn.
     pub(super) fn release_packets(
         &mut self,
         queue: &mut Queue,
@@ -155,29 +219,41 @@ impl Job {
         cx: &mut Context,
         id: JobId,
     ) {
-        self.forget_idle(queue, id);
-        let groups: BTreeSet<Group> = self.gates.groups.values().copied().collect();
-        for group in groups {
-            let mut passed = self.gates.passed(group);
-            while let Some(packet) = self.gates.first_waiting(group) {
-                let number = PacketNumber { job: id, offset: packet }.message();
-                let Some(message) = queue.messages().find(number) else {
-                    self.gates.stop_waiting(packet);
-                    continue;
-                };
-                // Without one, more of the packet is read, and passes the gate.
-                if let Some(first) = queue.message(message).vertices.first() {
-                    let thread = queue.thread(queue.vertex(first).thread);
-                    let agents = dispatch.window_size(queue, thread);
-                    if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
-                        break;
-                    }
-                    passed += 1;
+        for group in self.gates.take_changed(cx.now, cx.settings.step()) {
+            self.gates.forget_idle(queue, id, group);
+            self.release_packets_of(queue, dispatch, cx, id, group);
+            self.gates.changed.remove(&group);
+        }
+        cx.timers.add(self.gates.next_look(cx.now), Timer::Bulk(id));
+    }
+
+    fn release_packets_of(
+        &mut self,
+        queue: &mut Queue,
+        dispatch: &Dispatch,
+        cx: &mut Context,
+        id: JobId,
+        group: Group,
+    ) {
+        let mut passed = self.gates.passed(group);
+        while let Some(packet) = self.gates.first_waiting(group) {
+            let number = PacketNumber { job: id, offset: packet }.message();
+            let Some(message) = queue.messages().find(number) else {
+                self.gates.leave(packet);
+                continue;
+            };
+            // Without one, more of the packet is read, and passes the gate.
+            if let Some(first) = queue.message(message).vertices.first() {
+                let thread = queue.thread(queue.vertex(first).thread);
+                let agents = dispatch.window_size(queue, thread);
+                if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
+                    return;
                 }
-                self.gates.stop_waiting(packet);
-                queue.message_mut(message).set(MessageFlag::KeptByJob, false);
-                queue.let_go(cx, message);
+                passed += 1;
             }
+            self.gates.leave(packet);
+            queue.message_mut(message).set(MessageFlag::KeptByJob, false);
+            queue.let_go(cx, message);
         }
     }
 }

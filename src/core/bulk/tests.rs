@@ -4,6 +4,7 @@ use super::ahead::DESTINATIONS_PER_READ;
 use super::*;
 use crate::Scheduler;
 use crate::{Event, Order, Settings};
+use std::time::Duration;
 use zsched_bulk::{BulkOrders, BulkParameters};
 use zsched_config::Config;
 use zsched_format::schedule::parse_instant;

@@ -19,7 +19,7 @@ fn packet(offset: u32) -> u64 {
     PacketNumber { job: job(), offset }.message()
 }
 
-/// A world with a job that has a share, and packets of two recipients at these offsets.
+/// A world with a job of this share, and packets of two recipients.
 fn world(share: u8, packets: &[u32]) -> World {
     let mut world = World::new(CF);
     world.has_disk = true;

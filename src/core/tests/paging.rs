@@ -103,7 +103,7 @@ fn fed_held_and_due_messages_are_not_paged_out() {
     assert_eq!(world.core.view().loaded(), 2);
 }
 
-/// With a step of one, only the age of its first vertex is checked when it arrives.
+/// With a step of one, an arrival checks the age of one vertex.
 #[test]
 fn message_of_which_a_notice_is_due_is_not_paged_out() {
     let settings = Settings { reload_step: 1, ..Settings::default() };

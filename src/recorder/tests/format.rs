@@ -186,7 +186,7 @@ fn the_format_has_not_changed() {
     let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
     let found =
         format!("format {FORMAT}: events {events:016x}, a checkpoint of {checkpoint} bytes");
-    expect!["format 24: events d41f4dc55fd59d67, a checkpoint of 574 bytes"].assert_eq(&found);
+    expect!["format 25: events d41f4dc55fd59d67, a checkpoint of 574 bytes"].assert_eq(&found);
 }
 
 #[test]
