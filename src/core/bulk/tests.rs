@@ -323,6 +323,21 @@ fn window_of_job_follows_changes_of_daylight_saving_time() {
 }
 
 #[test]
+fn job_waits_no_longer_after_an_error_when_the_clock_is_set_back() {
+    let mut bulk = Bulk::new(|_| {});
+    bulk.decided();
+    bulk.destinations(&[(0, "x", 1000)], true);
+    bulk.decided();
+    let outcome = Err(ErrorKind::StorageFull);
+    bulk.handle(BulkEvent::PacketsMade { job: id(), destination: 0, outcome });
+    assert_eq!(bulk.decided(), [], "the disk is full");
+    set_clock(&mut bulk, ClockStep::Back(Duration::from_secs(7200)));
+    assert_eq!(bulk.decided(), []);
+    bulk.tick(bulk.now + Settings::default().failed_write);
+    assert_eq!(bulk.decided(), [make(0, 3, 10)]);
+}
+
+#[test]
 fn release_of_job_follows_the_clock_when_it_is_set() {
     let hour = Duration::from_secs(3600);
     let mut bulk = Bulk::new(|job| job.not_before = Some(1_000_000 + 1800));
