@@ -37,6 +37,7 @@ impl Scheduler {
         self.cx.timers.add(self.cx.now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.cx.timers.add(end, Timer::Limits));
+        self.bulk.shift(step);
         self.bulk.reconsider(&self.cx);
     }
 }

@@ -47,7 +47,7 @@ use zsched_bulk::cut::BulkDestination;
 use zsched_bulk::recipient::Status;
 use zsched_bulk::result::{Ended, FinishedJob};
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 /// Maximum number of finished jobs that are listed.
 const MAX_FINISHED: usize = 1000;
@@ -378,11 +378,15 @@ impl BulkJobs {
     pub(crate) fn reconsider(&mut self, cx: &Context) {
         for (id, job) in &mut self.jobs {
             job.change_rings(|destination| ring_of(cx, destination));
-            // These are times of a clock that may have been set back.
-            let retry = cx.now + cx.settings.failed_write;
-            job.retry_at = job.retry_at.map(|at| at.min(retry));
-            job.gates.look_soon();
             self.changed.insert(*id);
+        }
+    }
+
+    /// Moves the times for which jobs wait, because the clock was set.
+    pub(crate) fn shift(&mut self, step: ClockStep) {
+        for job in self.jobs.values_mut() {
+            job.retry_at = job.retry_at.map(|time| time + step);
+            job.gates.shift(step);
         }
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_bulk::{JobId, MAX_SHARE, PacketNumber};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 /// Time after which all full gates are looked at again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,9 +90,9 @@ impl Gates {
         self.changed.extend(full);
     }
 
-    /// Causes all full gates to be looked at when the job is next settled.
-    pub fn look_soon(&mut self) {
-        self.next_look = None;
+    /// Moves the time of the next look, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.next_look = self.next_look.map(|time| time + step);
     }
 
     /// Returns true if packets are kept back.
@@ -186,8 +186,7 @@ impl Job {
         if self.gates.has_passed(packet.offset, group) {
             return true;
         }
-        let agents = dispatch.window_size(queue, queue.thread(thread));
-        let most = self.share_of(u32::try_from(agents).unwrap_or(u32::MAX));
+        let most = self.max_passed(queue, dispatch, thread);
         if self.gates.passed(group) >= most {
             self.gates.forget_idle(queue, packet.job, group);
         }
@@ -198,6 +197,12 @@ impl Job {
             self.gates.wait(packet.offset, group);
         }
         has_passed
+    }
+
+    /// Maximum number of packets past the gate of a thread.
+    fn max_passed(&self, queue: &Queue, dispatch: &Dispatch, thread: ThreadId) -> u32 {
+        let agents = dispatch.window_size(queue, queue.thread(thread));
+        self.share_of(u32::try_from(agents).unwrap_or(u32::MAX))
     }
 
     /// A packet passes the gate again under other orders, unless an agent has it.
@@ -244,9 +249,7 @@ impl Job {
             };
             // Without one, more of the packet is read, and passes the gate.
             if let Some(first) = queue.message(message).vertices.first() {
-                let thread = queue.thread(queue.vertex(first).thread);
-                let agents = dispatch.window_size(queue, thread);
-                if passed >= self.share_of(u32::try_from(agents).unwrap_or(u32::MAX)) {
+                if passed >= self.max_passed(queue, dispatch, queue.vertex(first).thread) {
                     return;
                 }
                 passed += 1;

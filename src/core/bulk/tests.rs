@@ -8,7 +8,6 @@ use std::time::Duration;
 use zsched_bulk::{BulkOrders, BulkParameters};
 use zsched_config::Config;
 use zsched_format::schedule::parse_instant;
-use zsched_format::time::ClockStep;
 
 const JOB: &str = "000001";
 

@@ -41,8 +41,7 @@ fn world(share: u8, packets: &[u32]) -> World {
 }
 
 impl World {
-    fn order_share(&mut self, share: u8) {
-        let order = Order::Bulk { job: job(), order: BulkOrder::Share(share) };
+    fn give(&mut self, order: Order) {
         self.handle(Event::Ordered { ticket: 1, by: "root".into(), order });
     }
 }
@@ -54,7 +53,7 @@ fn packet_with_agent_counts_when_share_is_changed() {
         world.message(packet(0), &["c/a.test"]);
         let (_, jobs) = world.hungry_new_agent();
         assert_eq!(jobs, [format!("{}\ta.test", packet(0))]);
-        world.order_share(60);
+        world.give(Order::Bulk { job: job(), order: BulkOrder::Share(60) });
         world.message(packet(10), &["c/a.test"]);
         world.pass_seconds(5);
         let shown = world.shows(packet(10));
@@ -78,18 +77,13 @@ fn rest_of_packet_is_read_after_its_loaded_recipients_are_rerouted() {
         destination: Some(Destination::new(b"c", b"a.test")),
         is_whole: false,
     };
-    let order = Order::Reroute(vec![target]);
-    world.handle(Event::Ordered { ticket: 1, by: "root".into(), order });
+    world.give(Order::Reroute(vec![target]));
     assert_eq!(world.shows(packet(10)), [""; 0]);
-    let is_read = |world: &World| {
-        let mut done = world.done.iter();
-        done.any(|action| matches!(action, Action::ReadMore { .. }))
-    };
     world.pass_seconds(1);
     world.agent_line(agent, &format!("{}/100\t\tok3", packet(0)));
     world.hungry(agent);
     world.pass_seconds(5);
-    assert!(is_read(&world));
+    assert!(world.done.iter().any(|action| matches!(action, Action::ReadMore { .. })));
 }
 
 #[test]
