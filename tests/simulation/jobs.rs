@@ -309,10 +309,15 @@ impl JobChecks {
                 job.recipients.values().filter(has).count() as u32
             };
             let (delivered, failed) = (count(&|fate| fate.delivered), count(&|fate| fate.failed));
-            let is_right = self.are_reports_repeated || totals.counts.delivered <= delivered;
-            assert!(is_right, "{id}: {totals:?}, but {delivered} delivered");
-            let is_right = self.are_reports_repeated || totals.counts.failed <= failed;
-            assert!(is_right, "{id}: {totals:?}, but {failed} failed");
+            // Only limited memory has recipients that are not in it, and agents report on.
+            if self.are_reports_repeated && core.view().max_recipients().is_some() {
+                continue;
+            }
+            assert!(
+                totals.counts.delivered <= delivered,
+                "{id}: {totals:?}, but {delivered} delivered"
+            );
+            assert!(totals.counts.failed <= failed, "{id}: {totals:?}, but {failed} failed");
         }
     }
 

@@ -36,7 +36,7 @@ use oracle::Totals;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use trace::Trace;
 use world_run::{WorldSize, live};
@@ -59,16 +59,16 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Runs the world of a seed.
 ///
-/// A violated invariant ends the test, with the command that repeats the run.
+/// A violated invariant is an error, printed with the command that repeats the run.
 fn run_world(
     test: &str,
     seed: u64,
     is_kept: bool,
     live: &dyn Fn(u64, &Rc<Trace>) -> Totals,
-) -> (Totals, Rc<Trace>) {
+) -> thread::Result<(Totals, Rc<Trace>)> {
     let trace = Rc::new(Trace::new(world::START, is_kept));
     match catch_unwind(AssertUnwindSafe(|| live(seed, &trace))) {
-        Ok(totals) => (totals, trace),
+        Ok(totals) => Ok((totals, trace)),
         Err(_) if !is_kept => run_world(test, seed, true, live),
         Err(panic) => {
             eprintln!("{}", trace.lines().join("\n"));
@@ -76,7 +76,7 @@ fn run_world(
             let why = why.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
             eprintln!("{test}: seed {seed} failed at {}: {why}. Again:", trace.last());
             eprintln!("    ZSCHED_SEED={seed} cargo test --test simulation {test} -- --nocapture");
-            resume_unwind(panic)
+            Err(panic)
         }
     }
 }
@@ -88,24 +88,30 @@ fn run_worlds(test: &str, count: u64, live: &(dyn Fn(u64, &Rc<Trace>) -> Totals 
         _ => count,
     };
     let first = number("ZSCHED_SEED").unwrap_or(1);
-    let left = Mutex::new(first..first + count);
+    let (next, end) = (AtomicU64::new(first), first + count);
     let run_some = || {
         let mut all = Totals::default();
-        while let Some(seed) = left.lock().ok().and_then(|mut left| left.next()) {
-            let run = || run_world(test, seed, count == 1, live).0;
-            all.add(&catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-                left.lock().expect("no panic while it is locked").by_ref().for_each(drop);
-                resume_unwind(panic)
-            }));
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return Ok(all);
+            }
+            match run_world(test, seed, count == 1, live) {
+                Ok((totals, _)) => all.add(&totals),
+                Err(panic) => {
+                    next.store(end, Ordering::Relaxed);
+                    return Err(panic);
+                }
+            }
         }
-        all
     };
     let mut all = Totals::default();
     thread::scope(|scope| {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let threads: Vec<_> = (0..processors).map(|_| scope.spawn(run_some)).collect();
         for thread in threads {
-            all.add(&thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let totals = thread.join().unwrap_or_else(Err);
+            all.add(&totals.unwrap_or_else(|panic| resume_unwind(panic)));
         }
     });
     println!("{test}: {count} seeds, {all:?}");
@@ -133,7 +139,10 @@ fn rival_rings() {
 #[test]
 fn equal_seeds_give_equal_lives() {
     let test = "equal_seeds_give_equal_lives";
-    let run = |seed| run_world(test, seed, true, &|seed, trace| live(seed, SMALL, trace));
+    let run = |seed| {
+        let run = run_world(test, seed, true, &|seed, trace| live(seed, SMALL, trace));
+        run.unwrap_or_else(|panic| resume_unwind(panic))
+    };
     for seed in 1..=5 {
         let (once, again) = (run(seed), run(seed));
         assert_eq!(once.1.sum(), again.1.sum(), "seed {seed}");
